@@ -108,12 +108,13 @@ func (j Jobs) Peek(ctx context.Context, queue string, n int) ([]*Job, error) {
 
 // History returns all kept history entries of a job, oldest first; see MaxHistory.
 func (j Jobs) History(ctx context.Context, id ID) ([]Attempt, error) {
-	return j.HistoryPage(ctx, id, HistoryFilter{Limit: MaxFind})
+	return j.HistoryPage(ctx, id, 0, MaxFind)
 }
 
-// HistoryPage returns a page of the history of a job, oldest first.
-func (j Jobs) HistoryPage(ctx context.Context, id ID, f HistoryFilter) ([]Attempt, error) {
-	return j.c.store.History(ctx, id, f)
+// HistoryPage returns a page of the history of a job, oldest first. after is the Seq of the last
+// entry of the page before; 0 = from the first. limit is 1 to MaxFind; 0 = 100.
+func (j Jobs) HistoryPage(ctx context.Context, id ID, after int32, limit int) ([]Attempt, error) {
+	return j.c.store.History(ctx, id, after, limit)
 }
 
 // Log returns a job's own log lines, oldest first.
@@ -345,7 +346,7 @@ func (c *Client) Workers() Workers { return Workers{c} }
 
 // Get returns one worker. ErrNotFound if it was not seen within WorkerLife and holds no lease.
 func (w Workers) Get(ctx context.Context, id string) (WorkerStatus, error) {
-	found, err := w.c.store.Workers(ctx, WorkerFilter{Workers: []string{id}})
+	found, err := w.c.store.Workers(ctx, "", 0, id)
 	if err != nil {
 		return WorkerStatus{}, err
 	}
@@ -359,7 +360,7 @@ func (w Workers) Get(ctx context.Context, id string) (WorkerStatus, error) {
 // their ids. It ends with the first error.
 func (w Workers) All(ctx context.Context) iter.Seq2[WorkerStatus, error] {
 	return pages("", func(after string) (p Page[WorkerStatus], err error) {
-		if p.Items, err = w.c.store.Workers(ctx, WorkerFilter{After: after, Limit: MaxFind}); len(p.Items) == MaxFind {
+		if p.Items, err = w.c.store.Workers(ctx, after, MaxFind); len(p.Items) == MaxFind {
 			p.Next = p.Items[MaxFind-1].Worker
 		}
 		return p, err

@@ -142,6 +142,14 @@ func ValidName(field, name string) error {
 	return nil
 }
 
+// ValidLimit checks the size of a page: 1 to MaxFind, or 0 for 100.
+func ValidLimit(n int) error {
+	if n < 0 || n > MaxFind {
+		return Invalid("limit", "%d is out of range: 1 to %d, or 0 for 100", n, MaxFind)
+	}
+	return nil
+}
+
 // ValidKey checks a key, group, source or message id: 1-255 bytes of UTF-8 without control
 // characters.
 func ValidKey(field, key string) error {

@@ -135,10 +135,10 @@ func TestJobValidateTakesTheLimits(t *testing.T) {
 // defaults; spec:P4 double tags go.
 func TestResolve(t *testing.T) {
 	five, nine := int32(5), int32(9)
-	q := QueueDefaults{Priority: &five, Weight: &nine, Policy: Policy{MaxAttempts: 7, Timeout: time.Hour, OnLost: FailLost}}
+	q := QueueDefaults{Priority: &five, Weight: &nine, Policy: Policy{MaxAttempts: 7, Timeout: time.Hour, OnLost: Fail}}
 	j := NewJob("k", nil, Tags("b", "a", "b"), MaxAttempts(2))
 	j.Resolve(q)
-	if j.Priority != 5 || j.Weight != 9 || j.Policy.MaxAttempts != 2 || j.Policy.Timeout != time.Hour || j.Policy.OnLost != FailLost {
+	if j.Priority != 5 || j.Weight != 9 || j.Policy.MaxAttempts != 2 || j.Policy.Timeout != time.Hour || j.Policy.OnLost != Fail {
 		t.Errorf("priority %d, weight %d, policy %+v", j.Priority, j.Weight, j.Policy)
 	}
 	if p := j.Policy; p.MaxCrashes != DefaultMaxCrashes || p.DecideWithin != DefaultDecideWithin || p.Backoff != (Backoff{}).withDefaults() {

@@ -21,10 +21,10 @@ type Charge struct {
 // ChargeCard is declared once: its name is stored, and its defaults hold for every job that New
 // makes.
 var ChargeCard = sojourn.Kind[Charge]{
-	Name:        "charge_card",
-	Queue:       "payments",
-	Key:         func(c Charge) string { return "order-" + c.Order },
-	MaxAttempts: 3,
+	Name:   "charge_card",
+	Queue:  "payments",
+	Key:    func(c Charge) string { return "order-" + c.Order },
+	Policy: sojourn.Policy{MaxAttempts: 3},
 }
 
 func ExampleKind_New() {

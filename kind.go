@@ -15,28 +15,13 @@ import (
 // stable, and its defaults. A Kind is a value without state; declare it once, as a package
 // variable. Safe for concurrent use.
 type Kind[T any] struct {
-	Name  string         // 1-128 bytes of A-Za-z0-9_.:/-
-	Queue string         // default "default"
-	Key   func(T) string // the key of a job, from its arguments; nil or "" = none
-	Codec Codec          // default JSON
-
-	MaxAttempts  int32 // see Policy, as for all that follow
-	MaxCrashes   int32
-	RunTimeout   time.Duration
-	Timeout      time.Duration
-	Deadline     time.Duration
-	DecideWithin time.Duration
-	KeepKey      time.Duration
-	Backoff      Backoff
-	OnLost       OnLost
-	OnPanic      OnPanic
-	LateResponse LateResponse
-	NoExtend     *bool // new(true)
-
-	Windows         Windows // in which its jobs may start; default always
-	StopAtWindowEnd *bool   // see Policy; new(true)
-
-	Options []Option // further defaults, such as Priority(0) or Weight(0); options of New win
+	Name   string         // 1-128 bytes of A-Za-z0-9_.:/-
+	Queue  string         // default "default"
+	Key    func(T) string // the key of a job, from its arguments; nil or "" = none
+	Group  func(T) string // the label of a job inside its queue, from its arguments; nil or "" = none
+	Tags   []string       // of every job; options add to them
+	Codec  Codec          // default JSON
+	Policy Policy         // options of New win, and add to Policy.Windows
 }
 
 // Codec turns arguments into bytes and back.
@@ -101,15 +86,16 @@ func (k Kind[T]) New(args T, options ...Option) *Job {
 	if k.Key != nil {
 		j.Key = k.Key(args)
 	}
-	for _, o := range k.Options {
-		o(j)
+	if k.Group != nil {
+		j.Group = k.Group(args)
 	}
-	kind := j.Policy // the kind's Options override its fields
+	j.Tags = slices.Clone(k.Tags)
+	WithPolicy(k.Policy)(j)
+	kind := j.Policy
 	j.Policy = Policy{}
 	for _, o := range options {
 		o(j)
 	}
-	kind = kind.or(k.policy())
 	own := j.Policy.Windows // both must be open, unless the options take the kind's back
 	j.Policy = j.Policy.or(kind)
 	if len(own) > 0 {
@@ -130,16 +116,6 @@ func (k Kind[T]) codec() Codec {
 		return JSON
 	}
 	return k.Codec
-}
-
-func (k Kind[T]) policy() Policy {
-	p := Policy{MaxAttempts: k.MaxAttempts, MaxCrashes: k.MaxCrashes, RunTimeout: k.RunTimeout, Timeout: k.Timeout, Deadline: k.Deadline,
-		DecideWithin: k.DecideWithin, KeepKey: k.KeepKey, Backoff: k.Backoff, OnLost: k.OnLost, OnPanic: k.OnPanic,
-		LateResponse: k.LateResponse, NoExtend: k.NoExtend, StopAtWindowEnd: k.StopAtWindowEnd}
-	if len(k.Windows) > 0 {
-		p.Windows = []Windows{k.Windows}
-	}
-	return p
 }
 
 // NewJob makes a job of a kind that is known by name only. Args of kinds declared elsewhere are
@@ -234,8 +210,20 @@ func RetryBackoff(b Backoff) Option { return func(j *Job) { j.Policy.Backoff = b
 func OnKeyConflict(c OnConflict) Option { return func(j *Job) { j.OnConflict = c } }
 
 // WithPolicy sets every field of p that is not its zero value. A default of the kind or the queue
-// is taken back by None, RetryLost, new(false) and so on, see Policy.
-func WithPolicy(p Policy) Option { return func(j *Job) { j.Policy = p.or(j.Policy) } }
+// is taken back by None, Retry, new(false) and so on, see Policy.
+func WithPolicy(p Policy) Option {
+	return func(j *Job) {
+		if p.Priority != nil {
+			Priority(*p.Priority)(j)
+		}
+		if p.Weight != nil {
+			Weight(*p.Weight)(j)
+		}
+		own := p // a job has its priority and weight beside its policy
+		own.Priority, own.Weight = nil, nil
+		j.Policy = own.or(j.Policy)
+	}
+}
 
 // In lets the job start only while one of the windows is open. It adds to the windows of its kind:
 // all must be open, as those of the queue.

@@ -15,27 +15,31 @@ type charge struct {
 
 var chargeCard = Kind[charge]{
 	Name: "charge_card", Queue: "payments", Key: func(c charge) string { return "order-" + c.Order },
-	MaxAttempts: 4, MaxCrashes: 2, RunTimeout: time.Minute, Timeout: time.Hour, Deadline: 48 * time.Hour, DecideWithin: time.Second,
-	KeepKey: time.Hour, Backoff: Backoff{First: time.Second}, OnLost: FailLost, OnPanic: FailPanic, LateResponse: InboxLate, NoExtend: new(true), StopAtWindowEnd: new(true),
-	Windows: Windows{{Start: "00:00", End: "24:00"}},
-	Options: []Option{Priority(7), Tags("money"), Meta("team", "pay")},
+	Group: func(c charge) string { return "cents-" + fmt.Sprint(c.Cents) }, Tags: []string{"money"},
+	Policy: Policy{MaxAttempts: 4, MaxCrashes: 2, RunTimeout: time.Minute, Timeout: time.Hour, Deadline: 48 * time.Hour, DecideWithin: time.Second,
+		KeepKey: time.Hour, Backoff: Backoff{First: time.Second}, OnLost: Fail, OnPanic: Fail, LateResponse: InboxLate, NoExtend: new(true),
+		StopAtWindowEnd: new(true), Windows: []Windows{{{Start: "00:00", End: "24:00"}}}, Priority: new(int32(7)), Weight: new(int32(2))},
 }
 
 func TestKindNewUsesTheKindsDefaults(t *testing.T) {
 	j := chargeCard.New(charge{"42", 1999})
-	if j.Kind != "charge_card" || j.Queue != "payments" || j.Key != "order-42" || j.Priority != 7 || j.Weight != 1 {
+	if j.Kind != "charge_card" || j.Queue != "payments" || j.Key != "order-42" || j.Group != "cents-1999" || j.Priority != 7 || j.Weight != 2 {
 		t.Errorf("%+v", j)
 	}
 	if string(j.Args) != `{"Order":"42","Cents":1999}` || j.ContentType != "application/json" {
 		t.Errorf("args %s, %s", j.Args, j.ContentType)
 	}
 	want := Policy{MaxAttempts: 4, MaxCrashes: 2, RunTimeout: time.Minute, Timeout: time.Hour, Deadline: 48 * time.Hour, DecideWithin: time.Second,
-		KeepKey: time.Hour, Backoff: Backoff{First: time.Second}, OnLost: FailLost, OnPanic: FailPanic, LateResponse: InboxLate, NoExtend: new(true), Windows: []Windows{{{Start: "00:00", End: "24:00"}}}, StopAtWindowEnd: new(true)}
+		KeepKey: time.Hour, Backoff: Backoff{First: time.Second}, OnLost: Fail, OnPanic: Fail, LateResponse: InboxLate, NoExtend: new(true),
+		Windows: []Windows{{{Start: "00:00", End: "24:00"}}}, StopAtWindowEnd: new(true)}
 	for _, d := range unequal(j.Policy, want) {
 		t.Error(d)
 	}
-	if !reflect.DeepEqual(j.Tags, []string{"money"}) || !reflect.DeepEqual(j.Meta, map[string]string{"team": "pay"}) {
+	if !reflect.DeepEqual(j.Tags, []string{"money"}) || j.Meta != nil {
 		t.Errorf("tags %v, meta %v", j.Tags, j.Meta)
+	}
+	if priority, weight := j.Given(); !priority || !weight {
+		t.Error("the defaults of the queue replace priority and weight of the kind")
 	}
 	if err := j.Validate(big); err != nil {
 		t.Error(err)
@@ -48,23 +52,30 @@ func TestKindNewUsesTheKindsDefaults(t *testing.T) {
 	}
 }
 
-// Every field of a kind that a policy has reaches the job's policy, also one that is added later.
-func TestKindHasEveryFieldOfAPolicy(t *testing.T) {
-	kind, policy := reflect.TypeFor[Kind[int]](), reflect.TypeFor[Policy]()
-	for i := range policy.NumField() {
-		want := policy.Field(i).Type
-		if want == reflect.TypeFor[[]Windows]() { // a kind has one set, to which its jobs may add
-			want = want.Elem()
-		}
-		if f, has := kind.FieldByName(policy.Field(i).Name); !has || f.Type != want {
-			t.Errorf("Kind has no %s of type %s", policy.Field(i).Name, policy.Field(i).Type)
-		}
+// Every field of a policy, also one that is added later, is inherited.
+func TestPolicyInheritsEveryField(t *testing.T) {
+	own := chargeCard.Policy
+	if !allSet(own) {
+		t.Errorf("the policy of the test leaves something out: %+v", own)
 	}
-	if p := chargeCard.policy(); !allSet(p) {
-		t.Errorf("policy() leaves something out: %+v", p)
+	got := (Policy{}).or(own)
+	got.Priority, got.Weight = own.Priority, own.Weight // belong to the job, see WithPolicy
+	if !allSet(got) {
+		t.Errorf("or leaves something out: %+v", got)
 	}
-	if p := (Policy{}).or(chargeCard.policy()); !allSet(p) {
-		t.Errorf("or leaves something out: %+v", p)
+}
+
+// Only WithPolicy and a kind take priority and weight from a policy; elsewhere they would do
+// nothing.
+func TestPolicyWithPriorityIsRefused(t *testing.T) {
+	p := Policy{Priority: new(int32(1))}
+	for name, err := range map[string]error{
+		"queue": QueueSettings{Defaults: QueueDefaults{Policy: p}}.Validate(),
+		"edit":  Edit{Action: EditChange, Change: Change{Policy: &p}}.Validate(big),
+	} {
+		if ErrorCode(err) != CodeInvalid {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 
@@ -78,10 +89,10 @@ func allSet(p Policy) bool {
 	return true
 }
 
-// spec:A12 option > kind's options > kind's fields.
+// spec:A12 option > kind's policy.
 func TestKindOptionsWin(t *testing.T) {
 	k := chargeCard
-	k.Options = append(k.Options, MaxAttempts(9), Timeout(2*time.Hour))
+	k.Policy.MaxAttempts, k.Policy.Timeout = 9, 2*time.Hour
 	at := time.Date(2026, 12, 24, 18, 0, 0, 0, time.UTC)
 	j := k.New(charge{"42", 1}, Queue("slow"), Key("mine"), Group("eu"), Priority(-3), Weight(0), RunAt(at), Tags("x", "y"), Meta("a", "b"),
 		MaxAttempts(2), MaxCrashes(Unlimited), RunTimeout(1), Deadline(3), KeepKey(4), RetryBackoff(Backoff{Limit: time.Minute}), OnKeyConflict(Replace),
@@ -89,16 +100,14 @@ func TestKindOptionsWin(t *testing.T) {
 	if j.Queue != "slow" || j.Key != "mine" || j.Group != "eu" || j.Priority != -3 || j.Weight != 0 || !j.RunAt.Equal(at) || j.OnConflict != Replace {
 		t.Errorf("%+v", j)
 	}
-	if !reflect.DeepEqual(j.Tags, []string{"money", "x", "y"}) || !reflect.DeepEqual(j.Meta, map[string]string{"team": "pay", "a": "b"}) {
+	if !reflect.DeepEqual(j.Tags, []string{"money", "x", "y"}) || !reflect.DeepEqual(j.Meta, map[string]string{"a": "b"}) {
 		t.Errorf("tags %v, meta %v", j.Tags, j.Meta)
 	}
 	want := Policy{MaxAttempts: 2, MaxCrashes: Unlimited, RunTimeout: 1, Timeout: 2 * time.Hour, Deadline: 3, DecideWithin: 5, KeepKey: 4,
-		Backoff: Backoff{Limit: time.Minute}, OnLost: FailLost, OnPanic: FailPanic, LateResponse: InboxLate, NoExtend: new(true), Windows: []Windows{{{Start: "00:00", End: "24:00"}}}, StopAtWindowEnd: new(true)}
+		Backoff: Backoff{Limit: time.Minute}, OnLost: Fail, OnPanic: Fail, LateResponse: InboxLate, NoExtend: new(true),
+		Windows: []Windows{{{Start: "00:00", End: "24:00"}}}, StopAtWindowEnd: new(true)}
 	for _, d := range unequal(j.Policy, want) {
 		t.Error(d)
-	}
-	if j := k.New(charge{"1", 1}); j.Policy.MaxAttempts != 9 || j.Policy.Timeout != 2*time.Hour {
-		t.Errorf("the kind's options lose against its fields: %+v", j.Policy)
 	}
 	if j := k.New(charge{"1", 1}, Delay(time.Minute), RunAt(at)); j.Delay != 0 || !j.RunAt.Equal(at) {
 		t.Errorf("delay %v and run_at %v", j.Delay, j.RunAt)

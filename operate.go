@@ -35,8 +35,8 @@ func (f Filter) Validate() error {
 	if f.Next && (f.Queue == "" || f.Newest || f.After != "" || len(f.States) > 0) {
 		return Invalid("next", "takes the queue, and neither states nor another order: it is the ready jobs in the order of claims")
 	}
-	if f.Limit < 0 || f.Limit > MaxFind {
-		return Invalid("limit", "%d is out of range: 1 to %d, or 0 for 100", f.Limit, MaxFind)
+	if err := ValidLimit(f.Limit); err != nil {
+		return err
 	}
 	if f.Wait < 0 {
 		return Invalid("wait", "%v is negative", f.Wait)
@@ -251,19 +251,11 @@ const MaxAhead = 1000
 
 // QueueWhy reports which gates hold the jobs of a queue back.
 type QueueWhy struct {
-	Queue   string   `json:"queue"`
-	Asked   int64    `json:"asked"` // ready jobs that were asked about, from the front of each line, up to MaxAhead
-	Open    int64    `json:"open"`  // of them, those that could be claimed now, each for itself
-	Held    []HeldBy `json:"held"`  // the others by their first closed gate, most first
-	Pace    Pace     `json:"pace,omitzero"`
-	Trouble Trouble  `json:"trouble,omitzero"`
-}
-
-// HeldBy is one gate and the number of jobs that it holds back.
-type HeldBy struct {
-	Jobs int64 `json:"jobs"`
-	Gate Gate  `json:"gate"` // as it answers for the first of them
-	ID   ID    `json:"id"`   // the first of them
+	Queue   string  `json:"queue"`
+	Asked   int64   `json:"asked"` // ready jobs that were asked about, from the front of each line, up to MaxAhead
+	Open    int64   `json:"open"`  // of them, those that could be claimed now, each for itself
+	Held    []Gate  `json:"held"`  // the others by their first closed gate, most first
+	Trouble Trouble `json:"trouble,omitzero"`
 }
 
 // ProbeQueue is the queue in which servers claim to check that claims work. It has no jobs, and a
@@ -272,21 +264,6 @@ const ProbeQueue = "sojourn.readyz"
 
 // WorkerLife is how long a worker stays listed after its last claim.
 const WorkerLife = 24 * time.Hour
-
-// WorkerFilter chooses workers. Everything that is set must match.
-type WorkerFilter struct {
-	Workers []string // their ids
-	After   string   // the last id of the page before; empty = from the start
-	Limit   int      // 1 to MaxFind; 0 = 100
-}
-
-// Validate checks the ranges.
-func (f WorkerFilter) Validate() error {
-	if f.Limit < 0 || f.Limit > MaxFind {
-		return Invalid("limit", "%d is out of range: 1 to %d, or 0 for 100", f.Limit, MaxFind)
-	}
-	return nil
-}
 
 // WorkerStatus is a worker as its store knows it. An idle worker writes nothing, so through another
 // process SeenAt is when it last got jobs (to ten seconds), changed its request or extended a
@@ -298,7 +275,7 @@ type WorkerStatus struct {
 	Kinds   []string  `json:"kinds"`
 	Running int64     `json:"running"`           // jobs under its leases
 	Stalled int64     `json:"stalled"`           // of them, those with an expired lease
-	Jobs    []ID      `json:"jobs,omitempty"`    // the running ones, if the filter names workers; at most MaxFind of all of them
+	Jobs    []ID      `json:"jobs,omitempty"`    // the running ones, if ids were given; at most MaxFind of all of them
 	SeenAt  time.Time `json:"seen_at"`           // by the store's clock
 	Waiting bool      `json:"waiting,omitempty"` // a claim of it waits in the process that answers
 	Drained bool      `json:"drained,omitempty"`
@@ -318,33 +295,20 @@ const (
 	GateThrottle = "throttle"
 )
 
-// Scope says whom a closed gate holds back, so that a claim need not ask again for each of them.
-type Scope uint8
-
-// The scopes, from narrow to wide.
-const (
-	ScopeJob   Scope = iota // this job
-	ScopeGroup              // all jobs of its group that would count
-	ScopeKind               // all jobs of its kind
-	ScopeQueue              // all jobs of its queue that would count
-)
-
-var scopeNames = []string{"job", "group", "kind", "queue"}
-
-// MarshalText gives the scope's name.
-func (s Scope) MarshalText() ([]byte, error) { return []byte(scopeNames[s]), nil }
-
-// Gate is the decision of one gate about one job.
+// Gate is the decision of one gate about one job. In QueueWhy it is the decision about the first of
+// the jobs that the gate holds back.
 type Gate struct {
 	Name  string    `json:"gate"` // one of the Gate constants
 	Open  bool      `json:"open"`
-	Scope Scope     `json:"scope"`          // of a closed gate
-	Used  int64     `json:"used,omitempty"` // weight, starts or jobs, of gates that count
-	Of    int64     `json:"of,omitempty"`   // how much there is
-	Until time.Time `json:"until,omitzero"` // when a closed gate opens, if that is known
-	Text  string    `json:"text,omitempty"` // why it is closed, in words
-	Fail  string    `json:"fail,omitempty"` // of the throttler: the job fails with this reason
-	Later time.Time `json:"later,omitzero"` // the job is scheduled to then
+	Scope string    `json:"scope"`           // of a closed gate: whom it holds back, job, group, kind or queue
+	Used  int64     `json:"used,omitempty"`  // weight, starts or jobs, of gates that count
+	Of    int64     `json:"of,omitempty"`    // how much there is
+	Until time.Time `json:"until,omitzero"`  // when a closed gate opens, if that is known
+	Text  string    `json:"text,omitempty"`  // why it is closed, in words
+	Fail  string    `json:"fail,omitempty"`  // of the throttler: the job fails with this reason
+	Later time.Time `json:"later,omitzero"`  // the job is scheduled to then
+	Jobs  int64     `json:"jobs,omitempty"`  // in QueueWhy: how many jobs it holds back
+	First ID        `json:"first,omitempty"` // and the first of them
 }
 
 // Trouble counts the errors of a queue's throttler, on all nodes.

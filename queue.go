@@ -51,7 +51,7 @@ type QueueSettings struct {
 	// retryable. 0 = any number. Next jobs are never refused.
 	MaxDepth int64 `json:"max_depth,omitempty"`
 
-	Order   Order         `json:"order,omitempty"`    // default OrderPriority
+	Order   string        `json:"order,omitempty"`    // default OrderPriority
 	Bucket  time.Duration `json:"bucket,omitempty"`   // of OrderTime: run_at is cut to this; default 1 min, 1 s to 24 h
 	AgeStep time.Duration `json:"age_step,omitempty"` // of OrderPriority: waiting this long counts as one priority; 0 = no ageing, 1 ms to 24 h
 
@@ -70,13 +70,10 @@ type QueueSettings struct {
 	Throttle  string   `json:"throttle,omitempty"`   // a CEL rule; see package rule
 }
 
-// Order is how the ready jobs of a queue stand in line.
-type Order string
-
-// The orders.
+// The orders in which the ready jobs of a queue start: QueueSettings.Order.
 const (
-	OrderPriority Order = "priority" // priority, then run_at
-	OrderTime     Order = "time"     // run_at cut to the bucket, then priority
+	OrderPriority = "priority" // priority, then run_at
+	OrderTime     = "time"     // run_at cut to the bucket, then priority
 )
 
 // Rate bounds how many jobs start per time: a bucket that holds Burst starts and gains Count of
@@ -194,7 +191,7 @@ func (q QueueSettings) validOrder() error {
 			return Invalid("age_step", "age_step works only with the order priority; remove it, or set the order to priority")
 		}
 	default:
-		return Invalid("order", "%.64q is not an order: use priority or time", string(q.Order))
+		return Invalid("order", "%.64q is not an order: use priority or time", q.Order)
 	}
 	if err := validSpan("bucket", q.Bucket, time.Second); err != nil {
 		return err
@@ -259,8 +256,13 @@ type QueueStatus struct {
 	// OldestReady is since when the ready job is ready that has been so for longest; a change of
 	// the job begins anew.
 	OldestReady time.Time `json:"oldest_ready,omitzero"`
-	Pace        Pace      `json:"pace,omitzero"`    // what rate, holds and breaker remember
-	Trouble     Trouble   `json:"trouble,omitzero"` // with its throttler
+	HeldUntil   time.Time `json:"held_until,omitzero"` // end of the latest hold, which may be over
+	HoldReason  string    `json:"hold_reason,omitempty"`
+	// Breaker is the state of the circuit breaker; BreakerUntil, unless it is closed, when the next
+	// probe starts, or probes without a result are given up.
+	Breaker      string    `json:"breaker,omitempty"`
+	BreakerUntil time.Time `json:"breaker_until,omitzero"`
+	Trouble      Trouble   `json:"trouble,omitzero"` // with its throttler
 }
 
 // QueuePatch changes single settings for an operator. nil leaves a setting as it is; a pointer to a
@@ -274,7 +276,7 @@ type QueuePatch struct {
 	Limit        *int64              `json:"limit,omitempty"`
 	ReserveAfter *time.Duration      `json:"reserve_after,omitempty"`
 	MaxDepth     *int64              `json:"max_depth,omitempty"`
-	Order        *Order              `json:"order,omitempty"`
+	Order        *string             `json:"order,omitempty"`
 	Bucket       *time.Duration      `json:"bucket,omitempty"`
 	AgeStep      *time.Duration      `json:"age_step,omitempty"`
 	GroupLimit   *int64              `json:"group_limit,omitempty"`

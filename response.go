@@ -177,8 +177,8 @@ type InboxFilter struct {
 
 // Validate checks the ranges. The error is an *Error with CodeInvalid.
 func (f InboxFilter) Validate() error {
-	if f.Limit < 0 || f.Limit > MaxFind {
-		return Invalid("limit", "%d is out of range: 1 to %d, or 0 for 100", f.Limit, MaxFind)
+	if err := ValidLimit(f.Limit); err != nil {
+		return err
 	}
 	if err := validCursor(f.After); err != nil {
 		return err
@@ -186,14 +186,11 @@ func (f InboxFilter) Validate() error {
 	return validTexts([]named{{"kind", f.Kind}, {"key", f.Key}, {"source", f.Source}})
 }
 
-// InboxAction is an action of EditInbox.
-type InboxAction string
-
 // The actions of EditInbox.
 const (
-	InboxMatch   InboxAction = "match"   // send it to the job or the key that the edit names
-	InboxRetry   InboxAction = "retry"   // send it again to its original address
-	InboxDiscard InboxAction = "discard" // discard it; a job that keeps it loses it
+	InboxMatch   = "match"   // send it to the job or the key that the edit names
+	InboxRetry   = "retry"   // send it again to its original address
+	InboxDiscard = "discard" // discard it; a job that keeps it loses it
 )
 
 // InboxEdit is an operator's edit of one response. Match and retry store a new response with its
@@ -202,7 +199,7 @@ const (
 // one in Replay. A repeated call is a duplicate.
 type InboxEdit struct {
 	Seq    int64
-	Action InboxAction
+	Action string // InboxMatch, InboxRetry or InboxDiscard
 	Job    ID     // of match: this job,
 	Kind   string // or the job that has this key, now or later
 	Key    string

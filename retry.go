@@ -10,7 +10,7 @@ import (
 // Policy is how a job's errors, losses and clocks are handled. It is resolved at enqueue (option,
 // kind, queue, built-in default) and stored with the job, so that every worker in any language gets
 // the same answer. A zero field takes the value of the next one in that order. To take a default
-// back: None for RunTimeout, Deadline and KeepKey, RetryLost, RetryPanic and AcceptLate, new(false)
+// back: None for RunTimeout, Deadline and KeepKey, Retry and AcceptLate, new(false)
 // for NoExtend and StopAtWindowEnd, and a list of Windows that is not nil and has no entries. In a
 // stored policy everything is decided: 0 is none there.
 type Policy struct {
@@ -22,10 +22,15 @@ type Policy struct {
 	DecideWithin time.Duration `json:"decide_within,omitempty"` // how long an errored job waits for its retry handler: default 5 min
 	KeepKey      time.Duration `json:"keep_key,omitempty"`      // how long a final job still holds its key: default 0; None
 	Backoff      Backoff       `json:"backoff,omitzero"`
-	OnLost       OnLost        `json:"on_lost,omitempty"`
-	OnPanic      OnPanic       `json:"on_panic,omitempty"`
+	OnLost       Recovery      `json:"on_lost,omitempty"`  // a lease that ends without a report: default Retry
+	OnPanic      Recovery      `json:"on_panic,omitempty"` // a panic of the handler: default Retry
 	LateResponse LateResponse  `json:"late_response,omitempty"`
-	NoExtend     *bool         `json:"no_extend,omitempty"` // strict lease: a step lasts at most one lease
+	NoExtend     *bool         `json:"no_extend,omitempty"` // strict lease: a step lasts at most one lease; new(true)
+
+	// Priority and Weight are for Kind.Policy and WithPolicy, which set those of the job. A queue
+	// and an edit have fields of their own for them.
+	Priority *int32 `json:"-"` // lower first, default 100; new(int32(0)) for 0
+	Weight   *int32 `json:"-"` // 0 to MaxWeight, default 1
 
 	// Windows say when attempts may start: at moments at which all of them are open, and those of
 	// the queue. Default always; at most 8.
@@ -36,22 +41,13 @@ type Policy struct {
 	StopAtWindowEnd *bool `json:"stop_at_window_end,omitempty"`
 }
 
-// OnLost selects the effect of a lease that ends without a report.
-type OnLost uint8
+// Recovery is what follows when an attempt ends without a report or by a panic.
+type Recovery uint8
 
-// The effects of a lost lease.
+// The recoveries.
 const (
-	RetryLost OnLost = 1 + iota // run it again, within MaxCrashes (at least once; default)
-	FailLost                    // fail the job (at most once)
-)
-
-// OnPanic selects the effect of a panic of the handler.
-type OnPanic uint8
-
-// The effects of a panic.
-const (
-	RetryPanic OnPanic = 1 + iota // an ordinary error (default)
-	FailPanic                     // fail the job
+	Retry Recovery = 1 + iota // run the job again (default): a lost lease within MaxCrashes (at least once), a panic as any error
+	Fail                      // fail the job: after a lost lease, its handler has run at most once
 )
 
 // LateResponse says whether a response that comes while a retry waits is given to that retry.
@@ -77,8 +73,8 @@ func (p Policy) withDefaults() Policy {
 	for _, d := range []*time.Duration{&p.RunTimeout, &p.Deadline, &p.KeepKey} {
 		*d = max(*d, 0)
 	}
-	pick(&p.OnLost, RetryLost)
-	pick(&p.OnPanic, RetryPanic)
+	pick(&p.OnLost, Retry)
+	pick(&p.OnPanic, Retry)
 	pick(&p.LateResponse, AcceptLate)
 	if !p.Strict() {
 		p.NoExtend = nil
@@ -148,6 +144,9 @@ func pick[T comparable](dst *T, other T) {
 }
 
 func (p Policy) validate() error {
+	if p.Priority != nil || p.Weight != nil {
+		return Invalid("policy", "the policy of a queue or of an edit has no priority and no weight: set them beside the policy")
+	}
 	for _, c := range []struct {
 		field string
 		v     int32
@@ -169,7 +168,7 @@ func (p Policy) validate() error {
 	for _, c := range []struct {
 		field       string
 		v, greatest uint8
-	}{{"on_lost", uint8(p.OnLost), uint8(FailLost)}, {"on_panic", uint8(p.OnPanic), uint8(FailPanic)},
+	}{{"on_lost", uint8(p.OnLost), uint8(Fail)}, {"on_panic", uint8(p.OnPanic), uint8(Fail)},
 		{"late_response", uint8(p.LateResponse), uint8(InboxLate)}} {
 		if c.v > c.greatest {
 			return Invalid(c.field, "%d is not one of its values: 0 to %d", c.v, c.greatest)
@@ -288,29 +287,9 @@ func (b *Breaker) validate() error {
 	return validSpan("breaker.open", b.Open, time.Second)
 }
 
-// BreakerMode is the state of a breaker.
-type BreakerMode string
-
-// The modes of a breaker.
+// The states of a breaker: QueueStatus.Breaker.
 const (
-	BreakerClosed BreakerMode = ""          // jobs start; failures are counted
-	BreakerOpen   BreakerMode = "open"      // nothing starts
-	BreakerProbes BreakerMode = "half_open" // the probes are running
+	BreakerClosed = ""          // jobs start; failures are counted
+	BreakerOpen   = "open"      // nothing starts
+	BreakerProbes = "half_open" // the probes are running
 )
-
-// Pace is the state of a queue's rate, holds and breaker. It is stored with the queue, so it is the
-// same on all nodes and after a restart. Times are microseconds since 1970
-// by the store's clock; 0 = none.
-type Pace struct {
-	RateFullAt int64       `json:"rate_full_at_ns,omitempty"` // see Rate.Room
-	HoldUntil  int64       `json:"hold_until_us,omitempty"`
-	HoldReason string      `json:"hold_reason,omitempty"`
-	RampFrom   int64       `json:"ramp_from_us,omitempty"` // when the hold ends or ended, or the breaker closed
-	RampStarts int64       `json:"ramp_starts,omitempty"`
-	Mode       BreakerMode `json:"breaker,omitempty"`
-	Since      int64       `json:"breaker_since_us,omitempty"`
-	Until      int64       `json:"breaker_until_us,omitempty"` // open: the first probe; half-open: unanswered probes are given up
-	Probes     int         `json:"probes,omitempty"`           // started
-	Answered   int         `json:"answered,omitempty"`         // of them, without a failure
-	Failures   []int64     `json:"failures_us,omitempty"`      // that count, while closed
-}

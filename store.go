@@ -31,9 +31,10 @@ type Store interface {
 	// Find returns jobs in the order of their ids (Newest: descending). Without Full they lack
 	// args, result, checkpoint and responses.
 	Find(ctx context.Context, f Filter) ([]Job, error)
-	// History returns the history of a job, oldest first: one entry per step or change. The first
-	// and the newest MaxHistory are kept.
-	History(ctx context.Context, id ID, f HistoryFilter) ([]Attempt, error)
+	// History returns a page of the history of a job, oldest first: one entry per step or change.
+	// The first and the newest MaxHistory are kept. after: the Seq of the last entry of the page
+	// before, 0 = from the first. limit: 1 to MaxFind, 0 = 100.
+	History(ctx context.Context, id ID, after int32, limit int) ([]Attempt, error)
 	// Log returns the lines of a job's own log, oldest first.
 	Log(ctx context.Context, id ID) ([]LogLine, error)
 	// Queues lists all queues, or the named ones, with counts, in the order in which they were
@@ -68,8 +69,9 @@ type Store interface {
 	// WhyQueue evaluates the gates for the jobs that a claim would take next, or ErrNotFound.
 	WhyQueue(ctx context.Context, queue string) (QueueWhy, error)
 	// Workers lists the workers seen within the last WorkerLife and those that hold leases, in the
-	// order of their ids.
-	Workers(ctx context.Context, f WorkerFilter) ([]WorkerStatus, error)
+	// order of their ids. after: the last id of the page before, empty = from the start. limit: 1
+	// to MaxFind, 0 = 100. Only ids, if there are any; then Jobs is set.
+	Workers(ctx context.Context, after string, limit int, ids ...string) ([]WorkerStatus, error)
 	// DrainWorker gives a worker no more jobs: its waiting claim and each later one return at once
 	// with CodeDrained. Its running jobs continue under their leases. The drain lasts while the
 	// worker keeps claiming, and cannot be undone: start another worker. Draining again is no
@@ -101,23 +103,6 @@ type Enqueued struct {
 	Duplicate bool  `json:"duplicate,omitempty"` // the job was there before
 	Replaced  bool  `json:"replaced,omitempty"`
 	Err       error `json:"-"` // of this item, in partial mode
-}
-
-// HistoryFilter chooses a page of a job's history.
-type HistoryFilter struct {
-	After int32 // the Seq of the last entry of the page before; 0 = from the first
-	Limit int   // 1 to MaxFind; 0 = 100
-}
-
-// Validate checks the ranges. The error is an *Error with CodeInvalid.
-func (f HistoryFilter) Validate() error {
-	if f.After < 0 {
-		return Invalid("after", "%d is negative", f.After)
-	}
-	if f.Limit < 0 || f.Limit > MaxFind {
-		return Invalid("limit", "%d is out of range: 1 to %d, or 0 for 100", f.Limit, MaxFind)
-	}
-	return nil
 }
 
 // Attempt is one entry of a job's history: a step that ended (Epoch > 0), or a change without a

@@ -156,12 +156,7 @@ type AuditFilter struct {
 }
 
 // Validate checks the ranges.
-func (f AuditFilter) Validate() error {
-	if f.Limit < 0 || f.Limit > sojourn.MaxFind {
-		return sojourn.Invalid("limit", "%d is out of range: 1 to %d, or 0 for 100", f.Limit, sojourn.MaxFind)
-	}
-	return nil
-}
+func (f AuditFilter) Validate() error { return sojourn.ValidLimit(f.Limit) }
 
 // AuditReader is an optional ability of a Store: it lists the actions of operators.
 type AuditReader interface {

@@ -40,7 +40,7 @@ func (c claimer) begin(ctx context.Context, number int64) (over chan error) {
 		over <- err
 	}()
 	for late := time.After(patience); ; {
-		shown, err := c.behind.Workers(c.Context(), sojourn.WorkerFilter{})
+		shown, err := c.behind.Workers(c.Context(), "", 0)
 		if err != nil {
 			c.Fatal(err)
 		}

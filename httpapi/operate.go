@@ -13,13 +13,13 @@ import (
 )
 
 // Workers lists workers; those that wait at the server are shown as waiting.
-func (s *Store) Workers(ctx context.Context, f sojourn.WorkerFilter) ([]sojourn.WorkerStatus, error) {
-	q := url.Values{"worker": f.Workers}
-	if f.After != "" {
-		q.Set("after", f.After)
+func (s *Store) Workers(ctx context.Context, after string, limit int, ids ...string) ([]sojourn.WorkerStatus, error) {
+	q := url.Values{"worker": ids}
+	if after != "" {
+		q.Set("after", after)
 	}
-	if f.Limit != 0 {
-		q.Set("limit", strconv.Itoa(f.Limit))
+	if limit != 0 {
+		q.Set("limit", strconv.Itoa(limit))
 	}
 	a, err := get[wire.WorkersAnswer](ctx, s, "/v1/workers?"+q.Encode())
 	return a.Workers, err

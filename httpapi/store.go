@@ -250,8 +250,8 @@ func jobPath(id sojourn.ID, part string) string {
 }
 
 // History returns the history of a job.
-func (s *Store) History(ctx context.Context, id sojourn.ID, f sojourn.HistoryFilter) ([]sojourn.Attempt, error) {
-	a, err := get[wire.HistoryAnswer](ctx, s, fmt.Sprintf("%s?after=%d&limit=%d", jobPath(id, "/history"), f.After, f.Limit))
+func (s *Store) History(ctx context.Context, id sojourn.ID, after int32, limit int) ([]sojourn.Attempt, error) {
+	a, err := get[wire.HistoryAnswer](ctx, s, fmt.Sprintf("%s?after=%d&limit=%d", jobPath(id, "/history"), after, limit))
 	return a.History, err
 }
 

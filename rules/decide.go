@@ -360,7 +360,7 @@ func endAttempt(r Row, lost bool, reason, text string) Transition {
 	n, fail := r.Failures+1, false
 	if lost {
 		n = r.Crashes + 1
-		t.To.Crashes, fail = n, r.Policy.OnLost == sojourn.FailLost || spent(n, r.Policy.MaxCrashes)
+		t.To.Crashes, fail = n, r.Policy.OnLost == sojourn.Fail || spent(n, r.Policy.MaxCrashes)
 	} else {
 		t.To.Failures, fail = n, spent(n, r.Policy.MaxAttempts)
 	}

@@ -19,7 +19,7 @@ func timedOut(rule RunAtRule, delay time.Duration) Transition {
 var lostEvent = Event{Type: EventLeaseEnded}
 var timeoutEvent = Event{Type: EventTimedOut, Reason: "beat", Error: "nothing came"}
 
-func failsOnLoss(r *Row) { r.Policy.OnLost = sojourn.FailLost }
+func failsOnLoss(r *Row) { r.Policy.OnLost = sojourn.Fail }
 
 // What the sweep ends: tr:W1-W8.
 var sweepCases = []decideCase{

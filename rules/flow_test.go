@@ -31,36 +31,36 @@ func TestGates(t *testing.T) {
 		groups   string // "a=3 b=1"
 		job      throttle.Candidate
 		closed   string // the first closed gate, "" = none
-		scope    sojourn.Scope
+		scope    string
 	}{
-		{"nothing set", sojourn.QueueSettings{}, 99, "", throttle.Candidate{Weight: 5}, "", 0},
-		{"limit with room", sojourn.QueueSettings{Limit: 10}, 8, "", throttle.Candidate{Weight: 2}, "", 0},
-		{"limit without enough room", sojourn.QueueSettings{Limit: 10}, 8, "", throttle.Candidate{Weight: 3}, sojourn.GateLimit, sojourn.ScopeJob},
-		{"limit used up", sojourn.QueueSettings{Limit: 10}, 10, "", throttle.Candidate{Weight: 1}, sojourn.GateLimit, sojourn.ScopeQueue},
-		{"limit lowered", sojourn.QueueSettings{Limit: 10}, 12, "", throttle.Candidate{Weight: 1}, sojourn.GateLimit, sojourn.ScopeQueue},
-		{"weight 0", sojourn.QueueSettings{Limit: 10}, 12, "", throttle.Candidate{}, "", 0},
-		{"oversize alone", sojourn.QueueSettings{Limit: 10}, 0, "", throttle.Candidate{Weight: 11}, "", 0},
-		{"oversize beside others", sojourn.QueueSettings{Limit: 10}, 1, "", throttle.Candidate{Weight: 11}, sojourn.GateLimit, sojourn.ScopeJob},
-		{"resumed", sojourn.QueueSettings{Limit: 10, GroupLimit: 1}, 12, "a=9", throttle.Candidate{Weight: 1, Group: "a", Purpose: sojourn.PurposeResume}, "", 0},
-		{"a poll of a job in flight", sojourn.QueueSettings{Limit: 10, GroupLimit: 1, Windows: closedNow}, 12, "a=9", throttle.Candidate{Weight: 1, Group: "a", Purpose: sojourn.PurposePoll}, "", 0},
-		{"a poll of a paused queue", sojourn.QueueSettings{Paused: true}, 0, "", throttle.Candidate{Weight: 1, Purpose: sojourn.PurposePoll}, sojourn.GatePause, sojourn.ScopeQueue},
-		{"group with room", sojourn.QueueSettings{GroupLimit: 2}, 9, "a=1", throttle.Candidate{Weight: 1, Group: "a"}, "", 0},
-		{"group at its limit", sojourn.QueueSettings{GroupLimit: 2}, 9, "a=2", throttle.Candidate{Weight: 1, Group: "a"}, sojourn.GateGroup, sojourn.ScopeGroup},
-		{"heavy job of an idle group", sojourn.QueueSettings{GroupLimit: 2}, 9, "b=2", throttle.Candidate{Weight: 3, Group: "a"}, "", 0},
-		{"no group", sojourn.QueueSettings{GroupLimit: 2}, 9, "=9", throttle.Candidate{Weight: 1}, "", 0},
-		{"share with room", sojourn.QueueSettings{Limit: 10, Shares: abc}, 6, "a=3 b=3", throttle.Candidate{Weight: 1, Group: "a"}, "", 0},
-		{"share used up", sojourn.QueueSettings{Limit: 10, Shares: abc}, 4, "a=4", throttle.Candidate{Weight: 1, Group: "a"}, sojourn.GateShare, sojourn.ScopeGroup},
-		{"the rest", sojourn.QueueSettings{Limit: 10, Shares: abc}, 2, "x=1 y=1", throttle.Candidate{Weight: 1, Group: "z"}, "", 0},
-		{"the rest used up", sojourn.QueueSettings{Limit: 10, Shares: abc}, 3, "x=1 y=2", throttle.Candidate{Weight: 1, Group: "z"}, sojourn.GateShare, sojourn.ScopeGroup},
-		{"no rest", sojourn.QueueSettings{Limit: 10, Shares: map[string]float64{"a": 1}}, 0, "", throttle.Candidate{Weight: 1, Group: "z"}, sojourn.GateShare, sojourn.ScopeGroup},
-		{"paused", sojourn.QueueSettings{Paused: true}, 0, "", throttle.Candidate{Weight: 1, Purpose: sojourn.PurposeResume}, sojourn.GatePause, sojourn.ScopeQueue},
-		{"paused kind", sojourn.QueueSettings{PausedKinds: []string{"k"}}, 0, "", throttle.Candidate{Kind: "k"}, sojourn.GatePause, sojourn.ScopeKind},
-		{"another kind is paused", sojourn.QueueSettings{PausedKinds: []string{"k"}}, 0, "", throttle.Candidate{Kind: "l"}, "", 0},
+		{"nothing set", sojourn.QueueSettings{}, 99, "", throttle.Candidate{Weight: 5}, "", ""},
+		{"limit with room", sojourn.QueueSettings{Limit: 10}, 8, "", throttle.Candidate{Weight: 2}, "", ""},
+		{"limit without enough room", sojourn.QueueSettings{Limit: 10}, 8, "", throttle.Candidate{Weight: 3}, sojourn.GateLimit, ScopeJob},
+		{"limit used up", sojourn.QueueSettings{Limit: 10}, 10, "", throttle.Candidate{Weight: 1}, sojourn.GateLimit, ScopeQueue},
+		{"limit lowered", sojourn.QueueSettings{Limit: 10}, 12, "", throttle.Candidate{Weight: 1}, sojourn.GateLimit, ScopeQueue},
+		{"weight 0", sojourn.QueueSettings{Limit: 10}, 12, "", throttle.Candidate{}, "", ""},
+		{"oversize alone", sojourn.QueueSettings{Limit: 10}, 0, "", throttle.Candidate{Weight: 11}, "", ""},
+		{"oversize beside others", sojourn.QueueSettings{Limit: 10}, 1, "", throttle.Candidate{Weight: 11}, sojourn.GateLimit, ScopeJob},
+		{"resumed", sojourn.QueueSettings{Limit: 10, GroupLimit: 1}, 12, "a=9", throttle.Candidate{Weight: 1, Group: "a", Purpose: sojourn.PurposeResume}, "", ""},
+		{"a poll of a job in flight", sojourn.QueueSettings{Limit: 10, GroupLimit: 1, Windows: closedNow}, 12, "a=9", throttle.Candidate{Weight: 1, Group: "a", Purpose: sojourn.PurposePoll}, "", ""},
+		{"a poll of a paused queue", sojourn.QueueSettings{Paused: true}, 0, "", throttle.Candidate{Weight: 1, Purpose: sojourn.PurposePoll}, sojourn.GatePause, ScopeQueue},
+		{"group with room", sojourn.QueueSettings{GroupLimit: 2}, 9, "a=1", throttle.Candidate{Weight: 1, Group: "a"}, "", ""},
+		{"group at its limit", sojourn.QueueSettings{GroupLimit: 2}, 9, "a=2", throttle.Candidate{Weight: 1, Group: "a"}, sojourn.GateGroup, ScopeGroup},
+		{"heavy job of an idle group", sojourn.QueueSettings{GroupLimit: 2}, 9, "b=2", throttle.Candidate{Weight: 3, Group: "a"}, "", ""},
+		{"no group", sojourn.QueueSettings{GroupLimit: 2}, 9, "=9", throttle.Candidate{Weight: 1}, "", ""},
+		{"share with room", sojourn.QueueSettings{Limit: 10, Shares: abc}, 6, "a=3 b=3", throttle.Candidate{Weight: 1, Group: "a"}, "", ""},
+		{"share used up", sojourn.QueueSettings{Limit: 10, Shares: abc}, 4, "a=4", throttle.Candidate{Weight: 1, Group: "a"}, sojourn.GateShare, ScopeGroup},
+		{"the rest", sojourn.QueueSettings{Limit: 10, Shares: abc}, 2, "x=1 y=1", throttle.Candidate{Weight: 1, Group: "z"}, "", ""},
+		{"the rest used up", sojourn.QueueSettings{Limit: 10, Shares: abc}, 3, "x=1 y=2", throttle.Candidate{Weight: 1, Group: "z"}, sojourn.GateShare, ScopeGroup},
+		{"no rest", sojourn.QueueSettings{Limit: 10, Shares: map[string]float64{"a": 1}}, 0, "", throttle.Candidate{Weight: 1, Group: "z"}, sojourn.GateShare, ScopeGroup},
+		{"paused", sojourn.QueueSettings{Paused: true}, 0, "", throttle.Candidate{Weight: 1, Purpose: sojourn.PurposeResume}, sojourn.GatePause, ScopeQueue},
+		{"paused kind", sojourn.QueueSettings{PausedKinds: []string{"k"}}, 0, "", throttle.Candidate{Kind: "k"}, sojourn.GatePause, ScopeKind},
+		{"another kind is paused", sojourn.QueueSettings{PausedKinds: []string{"k"}}, 0, "", throttle.Candidate{Kind: "l"}, "", ""},
 	} {
 		f := Flow{Now: gateNow, Settings: c.settings, Used: c.used, Groups: groupLoads(c.groups)}
 		g := f.Ask(&c.job)
 		if g.Open != (c.closed == "") || g.Name != c.closed || !g.Open && (g.Scope != c.scope || g.Text == "") {
-			t.Errorf("%s: %+v, want %q closed for scope %d", c.name, g, c.closed, c.scope)
+			t.Errorf("%s: %+v, want %q closed for scope %q", c.name, g, c.closed, c.scope)
 		}
 		for i, g := range f.Gates(&c.job) {
 			if g.Name != gates[i].name || !g.Open && g.Name == c.closed {
@@ -104,7 +104,7 @@ func TestReserve(t *testing.T) {
 	if g := claim(sojourn.DefaultReserveAfter-1, 6).Ask(light); !g.Open {
 		t.Errorf("before its time something is kept: %+v", g)
 	}
-	if g := claim(sojourn.DefaultReserveAfter, 6).Ask(light); g.Open || g.Scope != sojourn.ScopeJob {
+	if g := claim(sojourn.DefaultReserveAfter, 6).Ask(light); g.Open || g.Scope != ScopeJob {
 		t.Errorf("nothing is kept for the head: %+v", g)
 	}
 	if g := claim(sojourn.DefaultReserveAfter, 4).Ask(light); !g.Open {

@@ -67,6 +67,15 @@ var gates = []struct {
 	{sojourn.GateThrottle, startsOnly, (*Flow).throttleGate},
 }
 
+// Whom a closed gate holds back, from narrow to wide: Gate.Scope. A claim need not ask again for
+// each of them.
+const (
+	ScopeJob   = "job"   // this job
+	ScopeGroup = "group" // all jobs of its group that would count
+	ScopeKind  = "kind"  // all jobs of its kind
+	ScopeQueue = "queue" // all jobs of its queue that would count
+)
+
 // reach says which steps a gate holds back. Only a pause holds back steps that resume or decide; a
 // poll calls the outside, as a start does.
 type reach uint8
@@ -106,6 +115,9 @@ func (f *Flow) ask(i int, c *throttle.Candidate) sojourn.Gate {
 	if gates[i].whom.covers(c.Purpose) {
 		g = gates[i].ask(f, c)
 		g.Name = gates[i].name
+	}
+	if g.Scope == "" {
+		g.Scope = ScopeJob
 	}
 	return g
 }
@@ -183,13 +195,13 @@ func (f *Flow) reserved() int64 {
 func (f *Flow) pauseGate(c *throttle.Candidate) sojourn.Gate {
 	switch {
 	case f.All.Paused:
-		return sojourn.Gate{Scope: sojourn.ScopeQueue, Text: "all queues are paused"}
+		return sojourn.Gate{Scope: ScopeQueue, Text: "all queues are paused"}
 	case f.Settings.Paused:
-		return sojourn.Gate{Scope: sojourn.ScopeQueue, Text: "the queue is paused"}
+		return sojourn.Gate{Scope: ScopeQueue, Text: "the queue is paused"}
 	case slices.Contains(f.All.PausedKinds, c.Kind):
-		return sojourn.Gate{Scope: sojourn.ScopeKind, Text: "the kind is paused in all queues"}
+		return sojourn.Gate{Scope: ScopeKind, Text: "the kind is paused in all queues"}
 	case slices.Contains(f.Settings.PausedKinds, c.Kind):
-		return sojourn.Gate{Scope: sojourn.ScopeKind, Text: "the kind is paused in this queue"}
+		return sojourn.Gate{Scope: ScopeKind, Text: "the kind is paused in this queue"}
 	}
 	return sojourn.Gate{Open: true}
 }
@@ -200,7 +212,7 @@ func (f *Flow) windowGate(c *throttle.Candidate) sojourn.Gate {
 		return g
 	}
 	g := f.openWindows(c.Windows...)
-	g.Scope, g.Text = sojourn.ScopeJob, "the windows of the job are closed"
+	g.Scope, g.Text = ScopeJob, "the windows of the job are closed"
 	if g.Open {
 		return sojourn.Gate{Open: true}
 	}
@@ -212,7 +224,7 @@ func (f *Flow) Closed() sojourn.Gate {
 	if f.windows == nil {
 		g := f.openWindows(f.Settings.Windows)
 		if g.Name = sojourn.GateWindow; !g.Open {
-			g.Scope, g.Text = sojourn.ScopeQueue, "the windows of the queue are closed"
+			g.Scope, g.Text = ScopeQueue, "the windows of the queue are closed"
 		}
 		f.windows = &g
 	}
@@ -236,7 +248,7 @@ func (f *Flow) openWindows(all ...sojourn.Windows) sojourn.Gate {
 func (f *Flow) holdGate(*throttle.Candidate) sojourn.Gate {
 	p, now := f.State.Pace, f.Now.UnixMicro()
 	starts, next := p.HoldRoom(now)
-	g := sojourn.Gate{Open: starts > 0, Scope: sojourn.ScopeQueue}
+	g := sojourn.Gate{Open: starts > 0, Scope: ScopeQueue}
 	switch {
 	case g.Open:
 	case now < p.HoldUntil:
@@ -253,7 +265,7 @@ func (f *Flow) holdGate(*throttle.Candidate) sojourn.Gate {
 // breakerGate closes after many failures: the service that the jobs call seems to be down.
 func (f *Flow) breakerGate(*throttle.Candidate) sojourn.Gate {
 	starts, next := f.State.Pace.BreakerRoom(f.Settings.Breaker, f.Now.UnixMicro())
-	g := sojourn.Gate{Open: starts > 0, Scope: sojourn.ScopeQueue}
+	g := sojourn.Gate{Open: starts > 0, Scope: ScopeQueue}
 	if b := filled(f.Settings.Breaker); !g.Open && f.State.Pace.Mode == sojourn.BreakerProbes {
 		g.Used, g.Of, g.Text = int64(f.State.Pace.Probes), int64(b.Probes), "the breaker waits for its probes"
 	} else if !g.Open {
@@ -265,12 +277,12 @@ func (f *Flow) breakerGate(*throttle.Candidate) sojourn.Gate {
 // rateGate: the queue's bucket, then the group's. Used and Of are starts of the fuller one's burst.
 func (f *Flow) rateGate(c *throttle.Candidate) sojourn.Gate {
 	g := f.bucket(f.Settings.Rate, f.State.Pace.RateFullAt)
-	g.Scope = sojourn.ScopeQueue
+	g.Scope = ScopeQueue
 	if !g.Open || f.Settings.GroupRate == nil || c.Group == "" {
 		return g
 	}
 	g = f.bucket(f.Settings.GroupRate, f.GroupFullAt[c.Group])
-	g.Scope = sojourn.ScopeGroup
+	g.Scope = ScopeGroup
 	return g
 }
 
@@ -278,7 +290,7 @@ func (f *Flow) rateGate(c *throttle.Candidate) sojourn.Gate {
 func (f *Flow) GroupOpen(group string) bool {
 	c := &throttle.Candidate{Group: group, Weight: 1}
 	rate := f.rateGate(c)
-	return f.groupGate(c).Open && f.shareGate(c).Open && (rate.Open || rate.Scope != sojourn.ScopeGroup)
+	return f.groupGate(c).Open && f.shareGate(c).Open && (rate.Open || rate.Scope != ScopeGroup)
 }
 
 func (f *Flow) bucket(r *sojourn.Rate, fullAt int64) sojourn.Gate {
@@ -344,12 +356,12 @@ func (f *Flow) limitGate(c *throttle.Candidate) sojourn.Gate {
 	}
 	g.Open = f.Used+weight <= limit || f.Used == 0
 	if f.State.Counting {
-		return sojourn.Gate{Scope: sojourn.ScopeQueue, Of: limit, Text: "the limit is new: what is in flight is being counted"}
+		return sojourn.Gate{Scope: ScopeQueue, Of: limit, Text: "the limit is new: what is in flight is being counted"}
 	}
 	if !g.Open {
 		g.Text = "not enough of the limit is free"
 		if f.Used >= limit {
-			g.Scope, g.Text = sojourn.ScopeQueue, "the limit is used up"
+			g.Scope, g.Text = ScopeQueue, "the limit is used up"
 		}
 		return g
 	}
@@ -362,7 +374,7 @@ func (f *Flow) limitGate(c *throttle.Candidate) sojourn.Gate {
 // groupGate: the summed weight in flight of one group. Jobs without a group are not held back.
 func (f *Flow) groupGate(c *throttle.Candidate) sojourn.Gate {
 	limit, used := f.Settings.GroupLimit, f.Groups[c.Group]
-	g := sojourn.Gate{Open: true, Scope: sojourn.ScopeGroup, Used: used, Of: max(limit, 0)}
+	g := sojourn.Gate{Open: true, Scope: ScopeGroup, Used: used, Of: max(limit, 0)}
 	if limit < 1 || c.Weight == 0 || c.Group == "" {
 		return g
 	}
@@ -377,7 +389,7 @@ func (f *Flow) shareGate(c *throttle.Candidate) sojourn.Gate {
 	if len(f.Settings.Shares) == 0 || f.Settings.Limit < 1 || c.Weight == 0 {
 		return sojourn.Gate{Open: true}
 	}
-	g := sojourn.Gate{Scope: sojourn.ScopeGroup}
+	g := sojourn.Gate{Scope: ScopeGroup}
 	if _, named := f.Settings.Shares[c.Group]; named {
 		g.Used, g.Of = f.Groups[c.Group], ShareOf(f.Settings, c.Group)
 	} else {

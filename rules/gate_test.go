@@ -81,7 +81,7 @@ func TestNextOpening(t *testing.T) {
 // field.
 func TestWindowsOfKindAndJob(t *testing.T) {
 	a, b, c := windowOf(t, "09:00-17:00"), windowOf(t, "12:00-13:00"), windowOf(t, "10:00-11:00")
-	k := sojourn.Kind[int]{Name: "k", Windows: sojourn.Windows{a}}
+	k := sojourn.Kind[int]{Name: "k", Policy: sojourn.Policy{Windows: []sojourn.Windows{{a}}}}
 	for _, x := range []struct {
 		job  *sojourn.Job
 		want []sojourn.Windows
@@ -89,7 +89,7 @@ func TestWindowsOfKindAndJob(t *testing.T) {
 		{k.New(1), []sojourn.Windows{{a}}},
 		{k.New(1, sojourn.In(b)), []sojourn.Windows{{b}, {a}}},
 		{k.New(1, sojourn.In(b, c), sojourn.In(c)), []sojourn.Windows{{b, c}, {c}, {a}}},
-		{sojourn.Kind[int]{Name: "k", Windows: sojourn.Windows{a}, Options: []sojourn.Option{sojourn.In(b)}}.New(1, sojourn.In(c)), []sojourn.Windows{{c}, {b}}},
+		{sojourn.Kind[int]{Name: "k", Policy: sojourn.Policy{Windows: []sojourn.Windows{{a}, {b}}}}.New(1, sojourn.In(c)), []sojourn.Windows{{c}, {a}, {b}}},
 		{sojourn.NewJob("k", nil, sojourn.In(a)), []sojourn.Windows{{a}}},
 	} {
 		if !reflect.DeepEqual(x.job.Policy.Windows, x.want) {
@@ -119,7 +119,7 @@ func TestBadWindowsAreRefused(t *testing.T) {
 	} {
 		for name, err := range map[string]error{
 			"job":   sojourn.NewJob("k", nil, sojourn.In(ws...)).Validate(100),
-			"kind":  sojourn.Kind[int]{Name: "k", Windows: ws}.New(1).Validate(100),
+			"kind":  sojourn.Kind[int]{Name: "k", Policy: sojourn.Policy{Windows: []sojourn.Windows{ws}}}.New(1).Validate(100),
 			"queue": sojourn.QueueSettings{Windows: ws}.Validate(),
 			"edit":  sojourn.Edit{Action: sojourn.EditChange, Change: sojourn.Change{Policy: &sojourn.Policy{Windows: []sojourn.Windows{ws}}}}.Validate(100),
 		} {

@@ -11,8 +11,21 @@ import (
 )
 
 // Pace is the state of a queue's rate, holds and breaker. It is stored with the queue, so it is the
-// same on all nodes and after a restart. Its methods are pure.
-type Pace sojourn.Pace
+// same on all nodes and after a restart. Its methods are pure. Times are microseconds since 1970 by
+// the store's clock; 0 = none.
+type Pace struct {
+	RateFullAt int64   `json:"rate_full_at_ns,omitempty"` // see Rate.Room
+	HoldUntil  int64   `json:"hold_until_us,omitempty"`
+	HoldReason string  `json:"hold_reason,omitempty"`
+	RampFrom   int64   `json:"ramp_from_us,omitempty"` // when the hold ends or ended, or the breaker closed
+	RampStarts int64   `json:"ramp_starts,omitempty"`
+	Mode       string  `json:"breaker,omitempty"`
+	Since      int64   `json:"breaker_since_us,omitempty"`
+	Until      int64   `json:"breaker_until_us,omitempty"` // open: the first probe; half-open: unanswered probes are given up
+	Probes     int     `json:"probes,omitempty"`           // started
+	Answered   int     `json:"answered,omitempty"`         // of them, without a failure
+	Failures   []int64 `json:"failures_us,omitempty"`      // that count, while closed
+}
 
 // rampSteps: in the first tenth of the ramp one job starts, in each following one twice as many.
 const rampSteps = 10

@@ -14,9 +14,11 @@
 package sojourntest
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"maps"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -39,6 +41,7 @@ type Harness struct {
 	Client *sojourn.Client
 
 	t     testing.TB
+	path  string // of the file; "" = in memory
 	store []sqlite.Option
 
 	mu       sync.Mutex // guards the fields below
@@ -59,6 +62,12 @@ func WithStore(options ...sqlite.Option) Option {
 	return func(h *Harness) { h.store = append(h.store, options...) }
 }
 
+// InFile keeps the store in a file of the test's own directory instead of in memory, for handlers
+// that use EnqueueTx and FinishTx; see Harness.DSN.
+func InFile() Option {
+	return func(h *Harness) { h.path = filepath.Join(h.t.TempDir(), "jobs.db") }
+}
+
 // WithWorker sets the options of the workers that run the steps, such as Queues and Middleware.
 // Without Queues they take the jobs of all queues that the store knows.
 func WithWorker(o worker.Options) Option { return func(h *Harness) { h.worker = o } }
@@ -73,7 +82,7 @@ func New(t testing.TB, options ...Option) *Harness {
 	if h.worker.Logger == nil {
 		h.worker.Logger = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	}
-	client, err := sqlite.Open(":memory:", append(slices.Clip(h.store), sqlite.Clock(h.Now))...)
+	client, err := sqlite.Open(cmp.Or(h.path, ":memory:"), append(slices.Clip(h.store), sqlite.Clock(h.Now))...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,6 +121,17 @@ func Handle[T any](h *Harness, k sojourn.Kind[T], fn func(ctx context.Context, j
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.handlers[k.Name] = func(w *worker.Worker) { worker.Handle(w, k, fn, options...) }
+}
+
+// DSN is the data source name with which the application opens the file of the store, as
+// sql.Open("sqlite", h.DSN()): its transactions begin as writers and wait up to 10 s for others. It
+// ends the test if the Harness was made without InFile.
+func (h *Harness) DSN() string {
+	h.t.Helper()
+	if h.path == "" {
+		h.t.Fatalf("sojourntest: the store is in memory: make the Harness with InFile to share its file")
+	}
+	return "file:" + filepath.ToSlash(h.path) + "?_txlock=immediate&_pragma=busy_timeout(10000)"
 }
 
 // Now is the store's time.
@@ -165,6 +185,18 @@ func (h *Harness) Job(id sojourn.ID) *sojourn.Job {
 	h.t.Helper()
 	j, err := h.Client.Get(context.Background(), id)
 	h.must("get", err)
+	return j
+}
+
+// RequireState returns the job with the key, the live one or else the newest final one. It ends the
+// test if there is none, or it is in another state.
+func (h *Harness) RequireState(key string, want sojourn.State) *sojourn.Job {
+	h.t.Helper()
+	j, err := h.Client.GetByKey(context.Background(), key)
+	h.must("job with the key "+key, err)
+	if j.State != want {
+		h.t.Fatalf("sojourntest: the job with the key %s is %s, want %s; its last error: %s", key, j.State, want, cmp.Or(j.Error, "none"))
+	}
 	return j
 }
 

@@ -157,10 +157,16 @@ func TestOptionsAndDeployment(t *testing.T) {
 // Misuse ends the test with a text that describes the mistake.
 func TestMistakes(t *testing.T) {
 	for want, do := range map[string]func(h *sojourntest.Harness){
-		"time does not go back":     func(h *sojourntest.Harness) { h.Advance(-1) },
-		"no job of kind charge":     func(h *sojourntest.Harness) { h.Crash("charge") },
-		"enqueue: sojourn: kind":    func(h *sojourntest.Harness) { h.Enqueue(sojourn.NewJob("", nil)) },
-		"no job has the id 7":       func(h *sojourntest.Harness) { h.Job(7) },
+		"time does not go back":        func(h *sojourntest.Harness) { h.Advance(-1) },
+		"no job of kind charge":        func(h *sojourntest.Harness) { h.Crash("charge") },
+		"enqueue: sojourn: kind":       func(h *sojourntest.Harness) { h.Enqueue(sojourn.NewJob("", nil)) },
+		"no job has the id 7":          func(h *sojourntest.Harness) { h.Job(7) },
+		"make the Harness with InFile": func(h *sojourntest.Harness) { h.DSN() },
+		"job with the key k: sojourn":  func(h *sojourntest.Harness) { h.RequireState("k", sojourn.Ready) },
+		"is ready, want completed; its last error: none": func(h *sojourntest.Harness) {
+			h.Enqueue(charge.New(order{"1"}, sojourn.Key("k")))
+			h.RequireState("k", sojourn.Completed)
+		},
 		"address it by exactly one": func(h *sojourntest.Harness) { h.Respond(sojourn.Response{}) },
 		"still not idle after 1000 steps": func(h *sojourntest.Harness) {
 			sojourntest.Handle(h, charge, func(context.Context, *sojourn.Job, order) error { return sojourn.Snooze(0) })

@@ -25,7 +25,7 @@ func TestRunEndsWhenDrained(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(t.Context()) }()
 	<-running
-	shown, err := k.Workers(t.Context(), sojourn.WorkerFilter{Workers: []string{w.ID()}})
+	shown, err := k.Workers(t.Context(), "", 0, w.ID())
 	if err != nil || len(shown) != 1 || shown[0].Name != "east-1" || shown[0].Running != 1 {
 		t.Fatalf("the store shows %+v, %v", shown, err)
 	}

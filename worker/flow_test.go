@@ -51,13 +51,13 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-func pace(t *testing.T, c *sojourn.Client) sojourn.Pace {
+func status(t *testing.T, c *sojourn.Client) sojourn.QueueStatus {
 	t.Helper()
 	queues, err := c.Store().Queues(t.Context(), "default")
 	if err != nil || len(queues) != 1 {
 		t.Fatal(queues, err)
 	}
-	return queues[0].Pace
+	return queues[0]
 }
 
 // A handler obeys a Retry-After: until then no other job of the queue starts, then jobs start on a
@@ -121,17 +121,21 @@ func TestBreakerProbes(t *testing.T) {
 		}
 		enqueue(t, c, jobs...)
 		start(t, w)
-		eventually(t, "the breaker opens", func() bool { return pace(t, c).Mode == sojourn.BreakerOpen })
+		eventually(t, "the breaker opens", func() bool { return status(t, c).Breaker == sojourn.BreakerOpen })
 		// What was claimed when it opened runs to its end; from then on there is one call for each
 		// probe, a second apart.
-		var opened, before int64
+		var before int64
+		var opened time.Time
 		eventually(t, "what was claimed before has ended", func() bool {
-			opened = pace(t, c).Until
+			opened = status(t, c).BreakerUntil
 			running, err := c.Store().Find(t.Context(), sojourn.Filter{States: []sojourn.State{sojourn.Running}})
 			before = calls.Load()
-			return err == nil && len(running) == 0 && pace(t, c).Until == opened
+			return err == nil && len(running) == 0 && status(t, c).BreakerUntil.Equal(opened)
 		})
-		eventually(t, "a probe has failed", func() bool { p := pace(t, c); return p.Mode == sojourn.BreakerOpen && p.Until > opened })
+		eventually(t, "a probe has failed", func() bool {
+			p := status(t, c)
+			return p.Breaker == sojourn.BreakerOpen && p.BreakerUntil.After(opened)
+		})
 		if probes := calls.Load() - before; probes < 1 || probes > 2 {
 			t.Errorf("%d calls for a probe", probes)
 		}
@@ -139,8 +143,8 @@ func TestBreakerProbes(t *testing.T) {
 		for _, job := range jobs {
 			await(t, c, job.ID, sojourn.Completed)
 		}
-		if p := pace(t, c); p.Mode != sojourn.BreakerClosed {
-			t.Errorf("the breaker is %s in the end", p.Mode)
+		if p := status(t, c); p.Breaker != sojourn.BreakerClosed {
+			t.Errorf("the breaker is %s in the end", p.Breaker)
 		}
 	})
 }

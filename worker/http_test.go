@@ -103,7 +103,7 @@ func TestDrainEndsClaimsBehindProxies(t *testing.T) {
 func waits(t *testing.T, c *sojourn.Client, w *worker.Worker) {
 	t.Helper()
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		shown, err := c.Store().Workers(t.Context(), sojourn.WorkerFilter{Workers: []string{w.ID()}})
+		shown, err := c.Store().Workers(t.Context(), "", 0, w.ID())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -251,7 +251,7 @@ func TestDrainBurnsNoAttempt(t *testing.T) {
 // What goes wrong in a step, as the store keeps it: spec:R4, spec:R5, spec:R11, tr:F13, tr:F15.
 func TestFailures(t *testing.T) {
 	c := open(t)
-	words := sojourn.Kind[map[string]string]{Name: "words", MaxAttempts: 1, RunTimeout: 50 * time.Millisecond}
+	words := sojourn.Kind[map[string]string]{Name: "words", Policy: sojourn.Policy{MaxAttempts: 1, RunTimeout: 50 * time.Millisecond}}
 	w := worker.New(c, worker.Options{})
 	worker.Handle(w, words, func(ctx context.Context, j *sojourn.Job, a map[string]string) error {
 		switch a["do"] {

@@ -94,7 +94,7 @@ func TestLostLeases(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFake()
-				f.add(kindA.New(args{}, sojourn.WithPolicy(sojourn.Policy{OnLost: sojourn.FailLost})))
+				f.add(kindA.New(args{}, sojourn.WithPolicy(sojourn.Policy{OnLost: sojourn.Fail})))
 				seen := &seen{}
 				w := New(sojourn.NewClient(f), Options{Observer: seen})
 				causes := make(chan error, 1)

@@ -48,7 +48,7 @@ type original struct {
 	kind, queue string
 	failures    int32
 	maxAttempts int32
-	onPanic     sojourn.OnPanic
+	onPanic     sojourn.Recovery
 	noExtend    bool
 }
 
@@ -266,7 +266,7 @@ func (s *step) translate(err, cause error) sojourn.Outcome {
 	}
 	if p, ok := errors.AsType[*panicError](err); ok {
 		return sojourn.Outcome{Type: sojourn.OutcomeError, Reason: sojourn.ReasonPanic, Text: p.text,
-			Verdict: sojourn.Verdict{Final: s.as.onPanic == sojourn.FailPanic}}
+			Verdict: sojourn.Verdict{Final: s.as.onPanic == sojourn.Fail}}
 	}
 	o := sojourn.OutcomeOf(err)
 	if o.Type == sojourn.OutcomeCompleted {

@@ -28,7 +28,7 @@ func once(t *testing.T, f *fake, o Options, k sojourn.Kind[args], fn func(contex
 
 // What ends a step other than its return: inv:J3, inv:P3, spec:R4, spec:R11, tr:F13.
 func TestBrokenSteps(t *testing.T) {
-	strict := sojourn.Kind[args]{Name: "a", OnPanic: sojourn.FailPanic}
+	strict := sojourn.Kind[args]{Name: "a", Policy: sojourn.Policy{OnPanic: sojourn.Fail}}
 	evil := sojourn.Kind[args]{Name: "a", Codec: evilCodec{sojourn.JSON}}
 	for _, c := range []struct {
 		name         string
@@ -53,7 +53,7 @@ func TestBrokenSteps(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := newFake()
-			f.add(sojourn.NewJob("a", []byte(c.args), sojourn.WithPolicy(sojourn.Policy{OnPanic: c.kind.OnPanic})))
+			f.add(sojourn.NewJob("a", []byte(c.args), sojourn.WithPolicy(sojourn.Policy{OnPanic: c.kind.Policy.OnPanic})))
 			j := once(t, f, Options{}, c.kind, c.fn)
 			if j.State != c.state || j.Reason != c.reason || !strings.Contains(j.Error, c.text) || j.Failures != c.failures {
 				t.Errorf("job is %s, reason %q, error %q, failures %d", j.State, j.Reason, j.Error, j.Failures)

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/proctest"
 	"github.com/sojourn-queue/sojourn/store"
 )
@@ -51,7 +50,7 @@ await worker.run();
 			t.Cleanup(func() { _ = c.Close() })
 			k := c.Store()
 			soon(t, "the worker is not listed", func() bool {
-				ws, err := k.Workers(t.Context(), sojourn.WorkerFilter{})
+				ws, err := k.Workers(t.Context(), "", 0)
 				return err == nil && len(ws) == 1 && k.DrainWorker(t.Context(), ws[0].Worker) == nil
 			})
 			if err := cmd.Wait(); err != nil {

@@ -169,7 +169,7 @@ func TestWorkEndsWhenDrained(t *testing.T) {
 	onBoth(t, func(t *testing.T, c *sojourn.Client, url string) {
 		_, _, exit := following(t, url, "work", "--kind", "k", "--name", "west-1", "--exec", "true")
 		soon(t, "the worker is not listed", func() bool {
-			ws, err := c.Store().Workers(t.Context(), sojourn.WorkerFilter{})
+			ws, err := c.Store().Workers(t.Context(), "", 0)
 			return err == nil && len(ws) == 1 && ws[0].Name == "west-1"
 		})
 		_, _, drained := following(t, url, "worker", "drain", "west-1", "-o", "json")

@@ -22,7 +22,7 @@ import (
 	"github.com/sojourn-queue/sojourn/worker"
 )
 
-var pay = sojourn.Kind[string]{Name: "pay", Backoff: sojourn.Backoff{First: -1}} // no pause: the next letter goes out at once
+var pay = sojourn.Kind[string]{Name: "pay", Policy: sojourn.Policy{Backoff: sojourn.Backoff{First: -1}}} // no pause: the next letter goes out at once
 
 // handler asks by mail. The link is good for this attempt alone, and no longer than two days.
 func handler(mail chan<- string) func(context.Context, *sojourn.Job, string) error {

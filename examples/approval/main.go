@@ -14,7 +14,7 @@ import (
 	"github.com/sojourn-queue/sojourn/worker"
 )
 
-var pay = sojourn.Kind[string]{Name: "pay", Backoff: sojourn.Backoff{First: -1}} // no pause: the next letter goes out at once
+var pay = sojourn.Kind[string]{Name: "pay", Policy: sojourn.Policy{Backoff: sojourn.Backoff{First: -1}}} // no pause: the next letter goes out at once
 
 // handler asks by mail. Each letter carries the token, a secret: anyone with it may answer.
 func handler(mail chan<- string) func(context.Context, *sojourn.Job, string) error {

@@ -16,7 +16,7 @@ import (
 )
 
 // order is a kind whose three jobs show one way to wait each.
-var order = sojourn.Kind[int]{Name: "order", MaxAttempts: 1}
+var order = sojourn.Kind[int]{Name: "order", Policy: sojourn.Policy{MaxAttempts: 1}}
 
 func handler(_ context.Context, job *sojourn.Job, n int) error {
 	waits := job.Response == nil

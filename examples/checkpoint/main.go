@@ -16,7 +16,7 @@ import (
 )
 
 // A message to each of n customers.
-var send = sojourn.Kind[int]{Name: "send", Backoff: sojourn.Backoff{First: 50 * time.Millisecond}}
+var send = sojourn.Kind[int]{Name: "send", Policy: sojourn.Policy{Backoff: sojourn.Backoff{First: 50 * time.Millisecond}}}
 
 func handle(ctx context.Context, job *sojourn.Job, customers int) error {
 	done, _ := strconv.Atoi(string(job.Checkpoint)) // empty at the first attempt: 0

@@ -14,7 +14,7 @@ import (
 	"github.com/sojourn-queue/sojourn/worker"
 )
 
-var transfer = sojourn.Kind[string]{Name: "transfer", MaxAttempts: 10}
+var transfer = sojourn.Kind[string]{Name: "transfer", Policy: sojourn.Policy{MaxAttempts: 10}}
 
 // handle asks a bank that never answers.
 func handle(ctx context.Context, job *sojourn.Job, account string) error {

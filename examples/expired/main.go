@@ -17,7 +17,7 @@ import (
 
 var (
 	charge = sojourn.Kind[string]{Name: "charge"}
-	fetch  = sojourn.Kind[string]{Name: "fetch", RunTimeout: 200 * time.Millisecond, Backoff: sojourn.Backoff{First: 50 * time.Millisecond}}
+	fetch  = sojourn.Kind[string]{Name: "fetch", Policy: sojourn.Policy{RunTimeout: 200 * time.Millisecond, Backoff: sojourn.Backoff{First: 50 * time.Millisecond}}}
 )
 
 func main() {

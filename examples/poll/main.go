@@ -15,7 +15,7 @@ import (
 	"github.com/sojourn-queue/sojourn/worker"
 )
 
-var fetch = sojourn.Kind[string]{Name: "fetch_parcel", Timeout: time.Hour}
+var fetch = sojourn.Kind[string]{Name: "fetch_parcel", Policy: sojourn.Policy{Timeout: time.Hour}}
 
 // carrier is the other side: it loses its callbacks, and is away now and then.
 type carrier struct{ asked int }

@@ -14,7 +14,7 @@ import (
 
 type charge struct{ OrderID string }
 
-var chargeCard = sojourn.Kind[charge]{Name: "charge_card", Timeout: 24 * time.Hour}
+var chargeCard = sojourn.Kind[charge]{Name: "charge_card", Policy: sojourn.Policy{Timeout: 24 * time.Hour}}
 
 func handle(ctx context.Context, job *sojourn.Job, c charge) error {
 	if job.Response == nil {

@@ -15,11 +15,10 @@ import (
 )
 
 var charge = sojourn.Kind[string]{
-	Name:        "charge",
-	MaxAttempts: 4,
+	Name:   "charge",
+	Policy: sojourn.Policy{MaxAttempts: 4, Backoff: sojourn.Backoff{First: 50 * time.Millisecond, Factor: 2, Jitter: -1}},
 	// 50 ms, 100 ms, 200 ms, … without chance, so that it can be seen. Leave Jitter alone in your
 	// programs.
-	Backoff: sojourn.Backoff{First: 50 * time.Millisecond, Factor: 2, Jitter: -1},
 }
 
 var errBusy = errors.New("the gateway answers 503")
@@ -54,7 +53,7 @@ func run(ctx context.Context) error {
 	stopped := make(chan error, 1)
 	go func() { stopped <- w.Run(ctx) }()
 
-	fmt.Println("pauses:", charge.Backoff.Delay(1, 1), charge.Backoff.Delay(1, 2), charge.Backoff.Delay(1, 3))
+	fmt.Println("pauses:", charge.Policy.Backoff.Delay(1, 1), charge.Policy.Backoff.Delay(1, 2), charge.Policy.Backoff.Delay(1, 3))
 	for _, card := range []string{"good", "stolen", "unlucky"} {
 		fmt.Println(card)
 		// MaxAttempts of the job wins over that of its kind.

@@ -23,7 +23,12 @@ type order struct {
 	Number, Pieces int
 }
 
-var pack = sojourn.Kind[order]{Name: "pack", Backoff: sojourn.Backoff{First: 10 * time.Millisecond}}
+var pack = sojourn.Kind[order]{Name: "pack", Key: func(o order) string { return fmt.Sprintf("order-%d", o.Number) },
+	Policy: sojourn.Policy{Backoff: sojourn.Backoff{First: 10 * time.Millisecond}}}
+
+// tables are those of the shop, beside those of the store.
+const tables = `create table orders (number integer primary key, pieces integer not null);
+	create table stock (pieces integer not null); insert into stock values (100)`
 
 func main() {
 	if err := run(context.Background()); err != nil {
@@ -48,8 +53,7 @@ func run(ctx context.Context) error {
 		return err
 	}
 	defer db.Close()
-	if _, err := db.ExecContext(ctx, `create table orders (number integer primary key, pieces integer not null);
-		create table stock (pieces integer not null); insert into stock values (100)`); err != nil {
+	if _, err := db.ExecContext(ctx, tables); err != nil {
 		return err
 	}
 	s := shop{client, db}

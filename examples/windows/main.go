@@ -19,10 +19,10 @@ import (
 const berlin = "Europe/Berlin"
 
 // report may run in one of two windows.
-var report = sojourn.Kind[string]{Name: "report", Windows: sojourn.Windows{
+var report = sojourn.Kind[string]{Name: "report", Policy: sojourn.Policy{Windows: []sojourn.Windows{{
 	{Start: "05:00", End: "07:00", Zone: berlin},
 	{Start: "22:00", End: "23:00", Zone: berlin},
-}}
+}}}}
 
 func main() {
 	if err := run(context.Background()); err != nil {

@@ -197,7 +197,7 @@ func getHistory(c *call, in *historyIn) (wire.HistoryAnswer, error) {
 	if err := c.visible(in.ID); err != nil {
 		return wire.HistoryAnswer{}, err
 	}
-	h, err := c.store.History(c.ctx, in.ID, sojourn.HistoryFilter{After: in.After, Limit: in.Limit})
+	h, err := c.store.History(c.ctx, in.ID, in.After, in.Limit)
 	return wire.HistoryAnswer{History: h}, err
 }
 

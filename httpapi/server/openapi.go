@@ -43,10 +43,10 @@ func describe() ([]byte, error) {
 	for goType, alias := range map[reflect.Type]reflect.Type{
 		reflect.TypeFor[time.Duration](): reflect.TypeFor[duration](), reflect.TypeFor[[]byte](): reflect.TypeFor[opaque](),
 		reflect.TypeFor[sojourn.State](): reflect.TypeFor[state](), reflect.TypeFor[sojourn.Purpose](): reflect.TypeFor[purpose](),
-		reflect.TypeFor[sojourn.OnLost](): reflect.TypeFor[onLost](), reflect.TypeFor[sojourn.OnPanic](): reflect.TypeFor[onPanic](),
+		reflect.TypeFor[sojourn.Recovery]():     reflect.TypeFor[recovery](),
 		reflect.TypeFor[sojourn.LateResponse](): reflect.TypeFor[lateResponse](), reflect.TypeFor[sojourn.WaitMode](): reflect.TypeFor[waitMode](),
-		reflect.TypeFor[sojourn.Scope](): reflect.TypeFor[scope](), reflect.TypeFor[sojourn.OnConflict](): reflect.TypeFor[onConflict](),
-		reflect.TypeFor[sojourn.Response](): reflect.TypeFor[wire.Response](), reflect.TypeFor[[]sojourn.State](): reflect.TypeFor[states](),
+		reflect.TypeFor[sojourn.OnConflict](): reflect.TypeFor[onConflict](),
+		reflect.TypeFor[sojourn.Response]():   reflect.TypeFor[wire.Response](), reflect.TypeFor[[]sojourn.State](): reflect.TypeFor[states](),
 	} {
 		registry.RegisterTypeAlias(goType, alias)
 	}
@@ -167,11 +167,9 @@ type (
 	state        uint8
 	states       struct{}
 	purpose      uint8
-	onLost       uint8
-	onPanic      uint8
+	recovery     uint8
 	lateResponse uint8
 	waitMode     uint8
-	scope        uint8
 	onConflict   uint8
 )
 
@@ -218,19 +216,13 @@ func (purpose) Schema(huma.Registry) *huma.Schema {
 }
 
 // Schema lists the words.
-func (onLost) Schema(huma.Registry) *huma.Schema { return words(jsonform.OnLostNames...) }
-
-// Schema lists the words.
-func (onPanic) Schema(huma.Registry) *huma.Schema { return words(jsonform.OnPanicNames...) }
+func (recovery) Schema(huma.Registry) *huma.Schema { return words(jsonform.RecoveryNames...) }
 
 // Schema lists the words.
 func (lateResponse) Schema(huma.Registry) *huma.Schema { return words(jsonform.LateResponseNames...) }
 
 // Schema lists the words.
 func (waitMode) Schema(huma.Registry) *huma.Schema { return words(jsonform.WaitModeNames...) }
-
-// Schema lists the words.
-func (scope) Schema(huma.Registry) *huma.Schema { return words(jsonform.ScopeNames...) }
 
 // Schema lists the words.
 func (onConflict) Schema(huma.Registry) *huma.Schema { return words(jsonform.OnConflictNames...) }

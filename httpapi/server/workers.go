@@ -17,7 +17,7 @@ func listWorkers(c *call, in *listWorkersIn) (wire.WorkersAnswer, error) {
 	if err := c.who.may(access.VerbRead, "", ""); err != nil {
 		return wire.WorkersAnswer{}, err
 	}
-	workers, err := c.store.Workers(c.ctx, sojourn.WorkerFilter{Workers: in.Workers, After: in.After, Limit: in.Limit})
+	workers, err := c.store.Workers(c.ctx, in.After, in.Limit, in.Workers...)
 	return wire.WorkersAnswer{Workers: append([]sojourn.WorkerStatus{}, workers...)}, err
 }
 

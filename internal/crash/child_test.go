@@ -46,8 +46,8 @@ func TestMain(m *testing.M) {
 var patient = sojourn.Policy{MaxAttempts: sojourn.Unlimited, MaxCrashes: sojourn.Unlimited, Backoff: sojourn.Backoff{First: -1}}
 
 var (
-	plain = sojourn.Kind[int]{Name: "plain", Options: []sojourn.Option{sojourn.WithPolicy(patient)}}
-	ask   = sojourn.Kind[int]{Name: "ask", Options: []sojourn.Option{sojourn.WithPolicy(patient)}}
+	plain = sojourn.Kind[int]{Name: "plain", Policy: patient}
+	ask   = sojourn.Kind[int]{Name: "ask", Policy: patient}
 )
 
 func onServer(address string) bool { return strings.HasPrefix(address, "postgres") }

@@ -34,7 +34,7 @@ const (
 	sameMoment  = 2 * time.Millisecond // resolution of the clocks of the languages
 )
 
-var remote = sojourn.Kind[int]{Name: "work", Options: []sojourn.Option{sojourn.WithPolicy(patient)}}
+var remote = sojourn.Kind[int]{Name: "work", Policy: patient}
 
 // workRemotely is an ordinary worker in Go, with the URL of the server.
 func workRemotely(ctx context.Context, url string) error {

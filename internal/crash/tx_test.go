@@ -28,7 +28,7 @@ const childChains = "chains"
 // enqueues the next link, all in one transaction.
 type link struct{ Chain, N int }
 
-var links = sojourn.Kind[link]{Name: "link", Options: []sojourn.Option{sojourn.WithPolicy(patient)}}
+var links = sojourn.Kind[link]{Name: "link", Policy: patient}
 
 // shop is an application beside a store, on either database.
 type shop struct {

@@ -53,9 +53,9 @@ func keyOf(a asked) string { return a.Key }
 // trades lists the trades. Each kind has its own queue.
 var trades = []trade{
 	{over: "nats", every: 25, key: "export-", says: "written",
-		kind: sojourn.Kind[asked]{Name: "export_orders", Queue: "exports", Key: keyOf, Timeout: time.Hour, KeepKey: 365 * 24 * time.Hour}},
+		kind: sojourn.Kind[asked]{Name: "export_orders", Queue: "exports", Key: keyOf, Policy: sojourn.Policy{Timeout: time.Hour, KeepKey: 365 * 24 * time.Hour}}},
 	{over: "kafka", every: 10, key: "parcel-", says: "booked",
-		kind: sojourn.Kind[asked]{Name: "book_parcel", Queue: "parcels", Key: keyOf, Timeout: time.Hour, KeepKey: 365 * 24 * time.Hour}},
+		kind: sojourn.Kind[asked]{Name: "book_parcel", Queue: "parcels", Key: keyOf, Policy: sojourn.Policy{Timeout: time.Hour, KeepKey: 365 * 24 * time.Hour}}},
 }
 
 // partner receives requests over a wire and responds over it later. It loses its pending responses

@@ -30,7 +30,7 @@ const (
 // store's commit and its own note enqueues the order again, and is told that it is there already.
 var chargeCard = sojourn.Kind[charged]{
 	Name: "charge_card", Queue: queue, Key: func(c charged) string { return c.Order },
-	Timeout: time.Hour, KeepKey: 365 * 24 * time.Hour,
+	Policy: sojourn.Policy{Timeout: time.Hour, KeepKey: 365 * 24 * time.Hour},
 }
 
 // shop sells orders, and its handler asks the gateway for the money.

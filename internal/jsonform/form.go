@@ -235,11 +235,9 @@ var (
 
 // Names are the constants that are numbers in Go and words here.
 var (
-	OnLostNames       = []string{"retry", "fail"}
-	OnPanicNames      = []string{"retry", "fail"}
+	RecoveryNames     = []string{"retry", "fail"}
 	LateResponseNames = []string{"accept", "inbox"}
 	WaitModeNames     = []string{"any", "all"}
-	ScopeNames        = []string{"job", "group", "kind", "queue"}
 	OnConflictNames   = []string{"existing", "error", "replace"}
 )
 
@@ -247,11 +245,11 @@ var (
 func inherited(names []string) []string { return append([]string{""}, names...) }
 
 var (
-	nameMarshalers = json.JoinMarshalers(named[sojourn.OnLost](inherited(OnLostNames)), named[sojourn.OnPanic](inherited(OnPanicNames)),
-		named[sojourn.LateResponse](inherited(LateResponseNames)), named[sojourn.WaitMode](WaitModeNames), named[sojourn.Scope](ScopeNames),
+	nameMarshalers = json.JoinMarshalers(named[sojourn.Recovery](inherited(RecoveryNames)),
+		named[sojourn.LateResponse](inherited(LateResponseNames)), named[sojourn.WaitMode](WaitModeNames),
 		named[sojourn.OnConflict](OnConflictNames))
-	nameUnmarshalers = json.JoinUnmarshalers(unnamed[sojourn.OnLost](inherited(OnLostNames)), unnamed[sojourn.OnPanic](inherited(OnPanicNames)),
-		unnamed[sojourn.LateResponse](inherited(LateResponseNames)), unnamed[sojourn.WaitMode](WaitModeNames), unnamed[sojourn.Scope](ScopeNames),
+	nameUnmarshalers = json.JoinUnmarshalers(unnamed[sojourn.Recovery](inherited(RecoveryNames)),
+		unnamed[sojourn.LateResponse](inherited(LateResponseNames)), unnamed[sojourn.WaitMode](WaitModeNames),
 		unnamed[sojourn.OnConflict](OnConflictNames))
 )
 

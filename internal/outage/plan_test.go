@@ -14,8 +14,8 @@ import (
 
 // kind of the jobs. They never fail here for having been interrupted often: one that is not
 // completed at the end is stuck.
-var ask = sojourn.Kind[int]{Name: "ask", Options: []sojourn.Option{sojourn.WithPolicy(sojourn.Policy{MaxAttempts: sojourn.Unlimited, MaxCrashes: sojourn.Unlimited,
-	Backoff: sojourn.Backoff{First: -1}})}}
+var ask = sojourn.Kind[int]{Name: "ask", Policy: sojourn.Policy{MaxAttempts: sojourn.Unlimited, MaxCrashes: sojourn.Unlimited,
+	Backoff: sojourn.Backoff{First: -1}}}
 
 // sourceName is that of the source under test.
 const sourceName = "outside"

@@ -25,7 +25,7 @@ func (w *twins) job() sojourn.Job {
 		p.NoExtend = new(true)
 	}
 	if w.chance(10) {
-		p.OnLost = sojourn.FailLost
+		p.OnLost = sojourn.Fail
 	}
 	options := []sojourn.Option{sojourn.WithPolicy(p), sojourn.Queue(w.line())}
 	if w.chance(70) {

@@ -156,7 +156,7 @@ func (w *twins) everything(s driver.Store, _ int) any {
 	for after := ""; ; {
 		jobs, err := s.Find(w.ctx, sojourn.Filter{After: after, Limit: 500, Full: true})
 		for _, j := range jobs {
-			history, err1 := s.History(w.ctx, j.ID, sojourn.HistoryFilter{Limit: sojourn.MaxFind})
+			history, err1 := s.History(w.ctx, j.ID, 0, sojourn.MaxFind)
 			lines, err2 := s.Log(w.ctx, j.ID)
 			all = append(all, masked(j), told(history, err1), told(lines, err2))
 			after = j.ID.String()

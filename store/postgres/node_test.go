@@ -14,15 +14,15 @@ import (
 
 // Jobs never fail here for having been interrupted often: a job that is not completed in the end is
 // stuck.
-var patient = sojourn.WithPolicy(sojourn.Policy{MaxAttempts: sojourn.Unlimited, MaxCrashes: sojourn.Unlimited, Timeout: time.Hour,
-	Backoff: sojourn.Backoff{First: 100 * time.Millisecond, Limit: time.Second}})
+var patient = sojourn.Policy{MaxAttempts: sojourn.Unlimited, MaxCrashes: sojourn.Unlimited, Timeout: time.Hour,
+	Backoff: sojourn.Backoff{First: 100 * time.Millisecond, Limit: time.Second}}
 
 // The kinds of the jobs, named after the actions of their handlers.
 var (
-	plain  = sojourn.Kind[int]{Name: "plain", Options: []sojourn.Option{patient}}
-	asks   = sojourn.Kind[int]{Name: "asks", Options: []sojourn.Option{patient}}   // awaits the answer to the key it was enqueued with
-	late   = sojourn.Kind[int]{Name: "late", Options: []sojourn.Option{patient}}   // sets its key, awaits
-	direct = sojourn.Kind[int]{Name: "direct", Options: []sojourn.Option{patient}} // is answered by its id
+	plain  = sojourn.Kind[int]{Name: "plain", Policy: patient}
+	asks   = sojourn.Kind[int]{Name: "asks", Policy: patient}   // awaits the answer to the key it was enqueued with
+	late   = sojourn.Kind[int]{Name: "late", Policy: patient}   // sets its key, awaits
+	direct = sojourn.Kind[int]{Name: "direct", Policy: patient} // is answered by its id
 )
 
 // node is one process: a worker of eight that answers its own questions, until it is killed or its

@@ -79,8 +79,8 @@ func (p *pair) ListQueues(ctx context.Context, after string, limit int) (sojourn
 	return p.next().ListQueues(ctx, after, limit)
 }
 
-func (p *pair) Workers(ctx context.Context, f sojourn.WorkerFilter) ([]sojourn.WorkerStatus, error) {
-	return p.next().Workers(ctx, f)
+func (p *pair) Workers(ctx context.Context, after string, limit int, ids ...string) ([]sojourn.WorkerStatus, error) {
+	return p.next().Workers(ctx, after, limit, ids...)
 }
 
 func (p *pair) DrainWorker(ctx context.Context, worker string) error {
@@ -105,8 +105,8 @@ func (p *pair) Find(ctx context.Context, f sojourn.Filter) ([]sojourn.Job, error
 	return p.next().Find(ctx, f)
 }
 
-func (p *pair) History(ctx context.Context, id sojourn.ID, f sojourn.HistoryFilter) ([]sojourn.Attempt, error) {
-	return p.next().History(ctx, id, f)
+func (p *pair) History(ctx context.Context, id sojourn.ID, after int32, limit int) ([]sojourn.Attempt, error) {
+	return p.next().History(ctx, id, after, limit)
 }
 
 func (p *pair) Log(ctx context.Context, id sojourn.ID) ([]sojourn.LogLine, error) {

@@ -82,7 +82,7 @@ func TestGuessedPlaces(t *testing.T) {
 func TestOpenTransactionsHoldUpNobody(t *testing.T) {
 	c, schema := openNamed(t)
 	t.Cleanup(func() { c.Close() })
-	set := func(order sojourn.Order) {
+	set := func(order string) {
 		if err := c.Queues().Set(t.Context(), "default", sojourn.QueueSettings{Order: order}); err != nil {
 			t.Fatal(err)
 		}

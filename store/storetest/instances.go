@@ -118,7 +118,7 @@ func instanceResponses(s *kit.Scene) {
 	})
 	s.Claim()
 	for what, n := range map[*kit.Scene]int{s: 1, s.Beside: 0} {
-		kit.Same(s, "workers", len(what.Workers(sojourn.WorkerFilter{})), n)
+		kit.Same(s, "workers", len(what.Workers("", 0)), n)
 	}
 }
 

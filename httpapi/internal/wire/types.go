@@ -88,12 +88,12 @@ func (r Response) Domain() sojourn.Response {
 
 // InboxEdit is sojourn.InboxEdit.
 type InboxEdit struct {
-	Seq    int64               `json:"seq"`
-	Action sojourn.InboxAction `json:"action" enum:"match,retry,discard"`
-	Job    sojourn.ID          `json:"job,omitempty" doc:"of match: this job"`
-	Kind   string              `json:"kind,omitempty" doc:"or the job that has this key, now or later"`
-	Key    string              `json:"key,omitempty"`
-	By     string              `json:"by,omitempty" doc:"who; shown with the response"`
+	Seq    int64      `json:"seq"`
+	Action string     `json:"action" enum:"match,retry,discard"`
+	Job    sojourn.ID `json:"job,omitempty" doc:"of match: this job"`
+	Kind   string     `json:"kind,omitempty" doc:"or the job that has this key, now or later"`
+	Key    string     `json:"key,omitempty"`
+	By     string     `json:"by,omitempty" doc:"who; shown with the response"`
 }
 
 // ClaimRequest is driver.ClaimRequest.

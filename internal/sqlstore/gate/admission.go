@@ -155,7 +155,7 @@ func (a *Admission) check(e *Candidate) sojourn.Gate {
 				a.Heavy = &e.Candidate
 			}
 		}
-		return sojourn.Gate{Scope: sojourn.ScopeGroup}
+		return sojourn.Gate{Scope: rules.ScopeGroup}
 	}
 	a.noteChecked(e)
 	c := e.ForGates()
@@ -172,7 +172,7 @@ func (a *Admission) check(e *Candidate) sojourn.Gate {
 	if g.Fail != "" || !g.Later.IsZero() {
 		a.moves = append(a.moves, move{e.ID, g.Later, g.Fail})
 	}
-	a.refused = a.refused || g.Scope == sojourn.ScopeJob
+	a.refused = a.refused || g.Scope == rules.ScopeJob
 	a.weighty = a.weighty || g.Name == sojourn.GateLimit
 	if !g.Until.IsZero() {
 		a.opensBy(g.Until.UnixMicro())

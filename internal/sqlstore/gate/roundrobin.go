@@ -83,7 +83,7 @@ func (a *Admission) admitHeads(lanes []string) (closed bool, err error) {
 			heads[lane] = heads[lane][1:]
 			if g.Open {
 				next = append(next, lane)
-			} else if g.Scope == sojourn.ScopeQueue {
+			} else if g.Scope == rules.ScopeQueue {
 				return true, nil
 			}
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
+	"github.com/sojourn-queue/sojourn/rules"
 )
 
 // A throttler may refuse any job for a reason of its own, so in its queue a refused job does not
@@ -148,7 +149,7 @@ func (s *throttleScan) checkHeads() (starting, refused []*groupScan, err error) 
 				starting = append(starting, w)
 			case g.Name == sojourn.GateThrottle:
 				refused = append(refused, w)
-			case g.Scope == sojourn.ScopeQueue && g.Name != sojourn.GateLimit: // jobs without weight pass a full limit
+			case g.Scope == rules.ScopeQueue && g.Name != sojourn.GateLimit: // jobs without weight pass a full limit
 				return nil, nil, nil
 			}
 		}

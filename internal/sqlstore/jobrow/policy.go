@@ -14,7 +14,7 @@ import (
 // resolved one, in which none of these is 0.
 var ordinary = sojourn.Policy{MaxAttempts: 5, MaxCrashes: 3, Timeout: 24 * time.Hour, DecideWithin: 5 * time.Minute,
 	Backoff: sojourn.Backoff{First: 5 * time.Second, Factor: 4, Limit: time.Hour, Jitter: 1},
-	OnLost:  sojourn.RetryLost, OnPanic: sojourn.RetryPanic, LateResponse: sojourn.AcceptLate}
+	OnLost:  sojourn.Retry, OnPanic: sojourn.Retry, LateResponse: sojourn.AcceptLate}
 
 // StoredPolicy returns the text of a resolved policy: JSON without the values that most policies
 // have (see docs/internals/engine.md#row-width), "" if nothing is left.

@@ -44,7 +44,7 @@ func laneFor(q sojourn.QueueSettings, group string, w int32) string {
 // Layout is the part of a queue's settings that determines rank and lane of its jobs. Layouts are
 // compared with ==: when the layout of a queue changes, its jobs must be reindexed.
 type Layout struct {
-	order            sojourn.Order
+	order            string
 	bucket, ageStep  time.Duration
 	counted, grouped bool
 }

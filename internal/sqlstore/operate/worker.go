@@ -28,7 +28,7 @@ func (s *Operator) DrainWorker(ctx context.Context, worker string) error {
 }
 
 var drainOp = txn.EachOp("drain worker", groupcommit.Finish, func(t *txn.Tx, worker string) (struct{}, error) {
-	found, err := query.ListWorkers(t, sojourn.WorkerFilter{Workers: []string{worker}, Limit: 1})
+	found, err := query.ListWorkers(t, "", 1, []string{worker})
 	if err == nil && len(found) == 0 {
 		err = sojourn.NotFound("no worker has the id %.64q", worker)
 	}

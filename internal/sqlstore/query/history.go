@@ -18,19 +18,22 @@ const (
 )
 
 // History returns the history of a job; see driver.Store.
-func (s *Reader) History(ctx context.Context, id sojourn.ID, f sojourn.HistoryFilter) (out []sojourn.Attempt, err error) {
-	if err := f.Validate(); err != nil {
+func (s *Reader) History(ctx context.Context, id sojourn.ID, after int32, limit int) (out []sojourn.Attempt, err error) {
+	if after < 0 {
+		return nil, sojourn.Invalid("after", "%d is negative", after)
+	}
+	if err := sojourn.ValidLimit(limit); err != nil {
 		return nil, err
 	}
 	err = s.core.View(ctx, func(t *txn.Tx) error {
 		out = nil
-		last := f.After
+		last := after
 		return ofJob(t, id, qHistory, func(r sqldb.Row) error {
 			a := jobview.ScanHistory(r)
 			a.Dropped, last = a.Seq-last-1, a.Seq
 			out = append(out, a)
 			return nil
-		}, int64(f.After), cmp.Or(f.Limit, 100))
+		}, int64(after), cmp.Or(limit, 100))
 	})
 	return out, err
 }

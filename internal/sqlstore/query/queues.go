@@ -9,6 +9,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 	"github.com/sojourn-queue/sojourn/rules"
 )
@@ -126,6 +127,8 @@ func queueStatus(t *txn.Tx, r sqldb.Row) (sojourn.QueueStatus, error) {
 			return q, err
 		}
 	}
-	q.Pace, q.Trouble = sojourn.Pace(flow.Pace), flow.Trouble
+	q.HeldUntil, q.HoldReason = jobrow.Time(flow.Pace.HoldUntil), flow.Pace.HoldReason
+	q.Breaker, q.BreakerUntil = flow.Pace.Mode, jobrow.Time(flow.Pace.Until)
+	q.Trouble = flow.Trouble
 	return q, nil
 }

@@ -15,7 +15,7 @@ import (
 // WhyQueue explains the jobs in front of a queue; see sojourn.Store.
 func (s *Reader) WhyQueue(ctx context.Context, queue string) (w sojourn.QueueWhy, err error) {
 	err = s.core.View(ctx, func(t *txn.Tx) error {
-		w = sojourn.QueueWhy{Queue: queue, Held: []sojourn.HeldBy{}}
+		w = sojourn.QueueWhy{Queue: queue, Held: []sojourn.Gate{}}
 		kinds, err := claim.ReadyKinds(t, queue)
 		if err != nil {
 			return err
@@ -28,7 +28,7 @@ func (s *Reader) WhyQueue(ctx context.Context, queue string) (w sojourn.QueueWhy
 		if !a.Row.Found {
 			return sojourn.NotFound("there is no queue %.64q", queue)
 		}
-		w.Pace, w.Trouble = sojourn.Pace(a.Row.Flow.Pace), a.Row.Flow.Trouble
+		w.Trouble = a.Row.Flow.Trouble
 		front, err := a.Source.Front(sojourn.MaxAhead)
 		if err != nil {
 			return err
@@ -58,14 +58,15 @@ func tally(w *sojourn.QueueWhy, a *gate.Admission, front []gate.Candidate) {
 			w.Open++
 			continue
 		}
-		k := slices.IndexFunc(w.Held, func(h sojourn.HeldBy) bool { return h.Gate.Name == g.Name })
+		k := slices.IndexFunc(w.Held, func(h sojourn.Gate) bool { return h.Name == g.Name })
 		if k < 0 {
 			k = len(w.Held)
-			w.Held = append(w.Held, sojourn.HeldBy{Gate: g, ID: sojourn.ID(front[i].ID)})
+			g.First = sojourn.ID(front[i].ID)
+			w.Held = append(w.Held, g)
 		}
 		w.Held[k].Jobs++
 	}
-	slices.SortStableFunc(w.Held, func(a, b sojourn.HeldBy) int {
-		return cmp.Or(cmp.Compare(b.Jobs, a.Jobs), strings.Compare(a.Gate.Name, b.Gate.Name))
+	slices.SortStableFunc(w.Held, func(a, b sojourn.Gate) int {
+		return cmp.Or(cmp.Compare(b.Jobs, a.Jobs), strings.Compare(a.Name, b.Name))
 	})
 }

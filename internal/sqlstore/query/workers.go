@@ -1,6 +1,7 @@
 package query
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
@@ -19,23 +20,20 @@ const (
 )
 
 // Workers lists workers; see sojourn.Store.
-func (s *Reader) Workers(ctx context.Context, f sojourn.WorkerFilter) (out []sojourn.WorkerStatus, err error) {
-	if err := f.Validate(); err != nil {
+func (s *Reader) Workers(ctx context.Context, after string, limit int, ids ...string) (out []sojourn.WorkerStatus, err error) {
+	if err := sojourn.ValidLimit(limit); err != nil {
 		return nil, err
 	}
-	if f.Limit == 0 {
-		f.Limit = 100
-	}
 	err = s.core.View(ctx, func(t *txn.Tx) (err error) {
-		out, err = ListWorkers(t, f)
+		out, err = ListWorkers(t, after, cmp.Or(limit, 100), ids)
 		return err
 	})
 	return out, err
 }
 
-// ListWorkers is Reader.Workers within a transaction, for a valid filter. A worker is listed for a
+// ListWorkers is Reader.Workers within a transaction, of a page: only ids, if the list is not nil. A worker is listed for a
 // day after its last claim, and as long as it has leases.
-func ListWorkers(t *txn.Tx, f sojourn.WorkerFilter) ([]sojourn.WorkerStatus, error) {
+func ListWorkers(t *txn.Tx, after string, limit int, ids []string) ([]sojourn.WorkerStatus, error) {
 	known := map[string]*sojourn.WorkerStatus{}
 	worker := func(id string) *sojourn.WorkerStatus {
 		if known[id] == nil {
@@ -72,7 +70,7 @@ func ListWorkers(t *txn.Tx, f sojourn.WorkerFilter) ([]sojourn.WorkerStatus, err
 			w.SeenAt = seen
 		}
 	}
-	return page(t, known, f)
+	return page(t, known, after, limit, ids)
 }
 
 // note adds the name, queues and kinds that a worker claims.
@@ -83,16 +81,16 @@ func note(w *sojourn.WorkerStatus, a txn.Subscription) {
 	w.Queues, w.Kinds = append([]string{}, txn.Union(w.Queues, a.Queues)...), append([]string{}, txn.Union(w.Kinds, a.Kinds)...)
 }
 
-// page returns the workers of one page, with their jobs if the filter names workers.
-func page(t *txn.Tx, known map[string]*sojourn.WorkerStatus, f sojourn.WorkerFilter) ([]sojourn.WorkerStatus, error) {
+// page returns the workers of one page, with their jobs if ids were given.
+func page(t *txn.Tx, known map[string]*sojourn.WorkerStatus, after string, limit int, only []string) ([]sojourn.WorkerStatus, error) {
 	var out []sojourn.WorkerStatus
 	for _, id := range slices.Sorted(maps.Keys(known)) {
 		probes := slices.Equal(known[id].Queues, []string{sojourn.ProbeQueue})
-		if !probes && id > f.After && (f.Workers == nil || slices.Contains(f.Workers, id)) && len(out) < f.Limit {
+		if !probes && id > after && (only == nil || slices.Contains(only, id)) && len(out) < limit {
 			out = append(out, *known[id])
 		}
 	}
-	if f.Workers == nil || len(out) == 0 {
+	if only == nil || len(out) == 0 {
 		return out, nil
 	}
 	place := make(map[string]int, len(out))

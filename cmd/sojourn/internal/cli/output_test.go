@@ -20,7 +20,7 @@ func TestJSONIsThatOfTheAPI(t *testing.T) {
 			Result []byte `json:"result"`
 			Body   []byte `json:"body,omitempty"`
 		}{Args: []byte("{\"to\": \"ada\"}\n"), Result: []byte{0, 1, 255}},
-		sojourn.Policy{RunTimeout: 1500 * time.Millisecond, OnLost: sojourn.FailLost},
+		sojourn.Policy{RunTimeout: 1500 * time.Millisecond, OnLost: sojourn.Fail},
 	} {
 		if err := a.JSON(v); err != nil {
 			t.Fatal(err)

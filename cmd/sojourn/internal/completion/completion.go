@@ -124,7 +124,7 @@ func kindNames(ctx context.Context, c *sojourn.Client) (names []string, err erro
 	for _, j := range jobs {
 		names = append(names, j.Kind)
 	}
-	workers, _ := c.Store().Workers(ctx, sojourn.WorkerFilter{Limit: sojourn.MaxFind})
+	workers, _ := c.Store().Workers(ctx, "", sojourn.MaxFind)
 	for _, w := range workers {
 		names = append(names, w.Kinds...)
 	}
@@ -132,7 +132,7 @@ func kindNames(ctx context.Context, c *sojourn.Client) (names []string, err erro
 }
 
 func workerNames(ctx context.Context, c *sojourn.Client) (names []string, err error) {
-	workers, err := c.Store().Workers(ctx, sojourn.WorkerFilter{Limit: sojourn.MaxFind})
+	workers, err := c.Store().Workers(ctx, "", sojourn.MaxFind)
 	for _, w := range workers {
 		names = append(names, w.Worker)
 		if w.Name != "" {

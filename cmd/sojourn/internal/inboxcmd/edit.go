@@ -128,8 +128,8 @@ func (a *app) matchCommand() *cobra.Command {
 }
 
 // eachCommand does the same with each of several responses; the first failure ends it.
-func (a *app) eachCommand(action sojourn.InboxAction, short string) *cobra.Command {
-	cmd := &cobra.Command{Use: string(action) + " SEQ...", Short: short, Args: cobra.MinimumNArgs(1)}
+func (a *app) eachCommand(action string, short string) *cobra.Command {
+	cmd := &cobra.Command{Use: action + " SEQ...", Short: short, Args: cobra.MinimumNArgs(1)}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		seqs, err := parseSeqs(args)
 		if err != nil {

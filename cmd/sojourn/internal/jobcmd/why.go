@@ -131,7 +131,7 @@ func (a *app) printQueueWhy(w sojourn.QueueWhy, now time.Time) error {
 	}
 	t := terminal.NewTable(a.Out, "JOBS", "FIRST", "GATE", "STATE", "USED", "OF", "OPENS", "WHY")
 	for _, h := range w.Held {
-		t.Row(append([]string{fmt.Sprint(h.Jobs), fmt.Sprint(h.ID)}, gateRow(h.Gate, now)...)...)
+		t.Row(append([]string{fmt.Sprint(h.Jobs), fmt.Sprint(h.First)}, gateRow(h, now)...)...)
 	}
 	return t.Flush()
 }

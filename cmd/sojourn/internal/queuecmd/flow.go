@@ -56,7 +56,7 @@ func (f *flowFlags) apply(given func(string) bool, s *sojourn.QueueSettings) err
 	parse.Set(given("borrow"), &s.Borrow, f.borrow)
 	parse.Set(given("fair"), &s.Fair, f.fair)
 	parse.Set(given("pause-kind"), &s.PausedKinds, named(f.pausedKinds))
-	parse.Set(given("order"), &s.Order, sojourn.Order(f.order))
+	parse.Set(given("order"), &s.Order, f.order)
 	if err := f.pace.apply(given, s); err != nil || !given("share") {
 		return err
 	}
@@ -144,7 +144,7 @@ func (a *app) printQueue(q sojourn.QueueStatus, now time.Time) error {
 	row("limit", fmt.Sprint(s.Limit), s.Limit > 0)
 	row("reserve after", s.ReserveAfter.String(), s.ReserveAfter > 0)
 	row("max depth", fmt.Sprint(s.MaxDepth), s.MaxDepth > 0)
-	row("order", string(s.Order), s.Order != "")
+	row("order", s.Order, s.Order != "")
 	row("bucket", s.Bucket.String(), s.Bucket > 0)
 	row("age step", s.AgeStep.String(), s.AgeStep > 0)
 	row("group limit", fmt.Sprint(s.GroupLimit), s.GroupLimit > 0)

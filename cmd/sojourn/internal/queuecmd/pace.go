@@ -142,7 +142,7 @@ func paceLines(q sojourn.QueueStatus, now time.Time) (lines [][2]string) {
 	add := func(name, format string, args ...any) {
 		lines = append(lines, [2]string{name, fmt.Sprintf(format, args...)})
 	}
-	s, p := q.Settings, q.Pace
+	s := q.Settings
 	for _, r := range []struct {
 		name string
 		*sojourn.Rate
@@ -156,8 +156,8 @@ func paceLines(q sojourn.QueueStatus, now time.Time) (lines [][2]string) {
 		}
 		add(r.name, "%d in %v%s", r.Count, r.Per, burst)
 	}
-	if until := time.UnixMicro(p.HoldUntil); until.After(now) {
-		add("on hold until", "%s", strings.TrimSpace(terminal.Stamp(until, now)+" "+terminal.Clean(p.HoldReason)))
+	if until := q.HeldUntil; until.After(now) {
+		add("on hold until", "%s", strings.TrimSpace(terminal.Stamp(until, now)+" "+terminal.Clean(q.HoldReason)))
 	}
 	if b := s.Breaker; b != nil {
 		counts := "all failures that the other side causes"
@@ -166,7 +166,7 @@ func paceLines(q sojourn.QueueStatus, now time.Time) (lines [][2]string) {
 		}
 		add("breaker", "%d failures within %v; open for %v, then %s; counts %s", b.Failures, cmp.Or(b.Within, sojourn.DefaultBreakerWithin),
 			cmp.Or(b.Open, sojourn.DefaultBreakerOpen), terminal.Plural(cmp.Or(b.Probes, sojourn.DefaultBreakerProbes), "probe"), counts)
-		add("breaker is", "%s", cmp.Or(string(p.Mode), "closed"))
+		add("breaker is", "%s", cmp.Or(q.Breaker, "closed"))
 	}
 	if s.Throttle != "" {
 		add("throttle", "%s", terminal.Clean(s.Throttle))

@@ -106,7 +106,7 @@ func unreadable(ctx context.Context, c *sojourn.Client) (found []driver.Violatio
 	}
 	_, err := c.Store().Queues(ctx)
 	note("the queues", err)
-	_, err = c.Store().Workers(ctx, sojourn.WorkerFilter{})
+	_, err = c.Store().Workers(ctx, "", 0)
 	note("the workers", err)
 	if s, ok := c.Store().(access.Keeper); ok {
 		_, err := s.AccessTokens(ctx)

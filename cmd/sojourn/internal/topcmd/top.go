@@ -74,7 +74,7 @@ func take(ctx context.Context, c *sojourn.Client) (p picture, err error) {
 	if p.Queues, err = c.Store().Queues(ctx); err != nil {
 		return p, err
 	}
-	if p.Workers, err = c.Store().Workers(ctx, sojourn.WorkerFilter{Limit: sojourn.MaxFind}); err != nil {
+	if p.Workers, err = c.Store().Workers(ctx, "", sojourn.MaxFind); err != nil {
 		return p, err
 	}
 	p.Status, err = c.Store().Status(ctx)
@@ -251,7 +251,7 @@ func queueNote(q sojourn.QueueStatus, now time.Time) string {
 	if q.Settings.Paused {
 		notes = append(notes, "paused")
 	}
-	if left := time.Duration(q.Pace.HoldUntil-now.UnixMicro()) * time.Microsecond; left > 0 {
+	if left := q.HeldUntil.Sub(now); left > 0 {
 		notes = append(notes, "on hold for "+terminal.Human(left))
 	}
 	if q.Stalled > 0 {

@@ -17,7 +17,7 @@ func TestTopPicture(t *testing.T) {
 	before := picture{Status: sojourn.Status{Now: now.Add(-2 * time.Second)}, Queues: []sojourn.QueueStatus{queue("a", 10, time.Time{}), queue("b", 50, time.Time{})}}
 	p := picture{Status: sojourn.Status{Store: "sqlite", Location: "jobs.db", Now: now}, Workers: []sojourn.WorkerStatus{{Worker: "w1", Running: 1, SeenAt: now}},
 		Queues: []sojourn.QueueStatus{queue("a", 17, time.Time{}), queue("b", 40, now.Add(-90*time.Second)), queue("c", 4, now.Add(-time.Second))}}
-	p.Queues[2].Pace.HoldUntil = now.Add(time.Minute).UnixMicro()
+	p.Queues[2].HeldUntil = now.Add(time.Minute)
 	text := p.text(&before, 0, 0)
 	var rows []string
 	for line := range strings.Lines(text) {

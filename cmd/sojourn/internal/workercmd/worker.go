@@ -25,36 +25,35 @@ func (a *app) command() *cobra.Command {
 }
 
 func (a *app) lsCommand() *cobra.Command {
-	f := sojourn.WorkerFilter{}
+	var (
+		after string
+		limit int
+	)
 	cmd := &cobra.Command{Use: "ls", Short: "list workers in the order of their ids", Args: cobra.NoArgs}
-	cmd.Flags().IntVar(&f.Limit, "limit", 100, "workers per page, 1 to 1000")
-	cmd.Flags().StringVar(&f.After, "after", "", "continue after this `id`, the last one of the previous page")
+	cmd.Flags().IntVar(&limit, "limit", 100, "workers per page, 1 to 1000")
+	cmd.Flags().StringVar(&after, "after", "", "continue after this `id`, the last one of the previous page")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if f.Limit < 1 {
-			return sojourn.Invalid("limit", "%d is out of range: 1 to %d", f.Limit, sojourn.MaxFind)
+		if limit < 1 || limit > sojourn.MaxFind {
+			return sojourn.Invalid("limit", "%d is out of range: 1 to %d", limit, sojourn.MaxFind)
 		}
-		if err := f.Validate(); err != nil {
-			return err
-		}
-		return a.With(func(c *sojourn.Client) error { return a.ls(cmd, c, f) })
+		return a.With(func(c *sojourn.Client) error { return a.ls(cmd, c, after, limit) })
 	}
 	return a.Watchable(cmd)
 }
 
-func (a *app) ls(cmd *cobra.Command, c *sojourn.Client, f sojourn.WorkerFilter) error {
-	more := f
-	workers, err := c.Store().Workers(cmd.Context(), f)
+func (a *app) ls(cmd *cobra.Command, c *sojourn.Client, after string, limit int) error {
+	workers, err := c.Store().Workers(cmd.Context(), after, limit)
 	if err != nil {
 		return err
 	}
-	if err := a.printWorkers(cmd.Context(), c, workers); err != nil || len(workers) < f.Limit {
+	if err := a.printWorkers(cmd.Context(), c, workers); err != nil || len(workers) < limit {
 		return err
 	}
-	more.After, more.Limit = workers[len(workers)-1].Worker, 1
-	if rest, err := c.Store().Workers(cmd.Context(), more); err != nil || len(rest) == 0 {
+	last := workers[len(workers)-1].Worker
+	if rest, err := c.Store().Workers(cmd.Context(), last, 1); err != nil || len(rest) == 0 {
 		return err
 	}
-	a.NextPage(cmd, nil, "after", more.After)
+	a.NextPage(cmd, nil, "after", last)
 	return nil
 }
 
@@ -93,14 +92,14 @@ func State(w sojourn.WorkerStatus) string {
 // workersNamed are the workers that an argument names: the one with this id, or all with this name.
 func workersNamed(ctx context.Context, c *sojourn.Client, arg string) ([]sojourn.WorkerStatus, error) {
 	if sojourn.ValidName("worker", arg) == nil {
-		found, err := c.Store().Workers(ctx, sojourn.WorkerFilter{Workers: []string{arg}})
+		found, err := c.Store().Workers(ctx, "", 0, arg)
 		if err != nil || len(found) > 0 {
 			return found, err
 		}
 	}
 	var ids []string
-	for f := (sojourn.WorkerFilter{Limit: sojourn.MaxFind}); ; {
-		page, err := c.Store().Workers(ctx, f)
+	for after := ""; ; {
+		page, err := c.Store().Workers(ctx, after, sojourn.MaxFind)
 		if err != nil {
 			return nil, err
 		}
@@ -109,15 +108,15 @@ func workersNamed(ctx context.Context, c *sojourn.Client, arg string) ([]sojourn
 				ids = append(ids, w.Worker)
 			}
 		}
-		if len(page) < f.Limit {
+		if len(page) < sojourn.MaxFind {
 			break
 		}
-		f.After = page[len(page)-1].Worker
+		after = page[len(page)-1].Worker
 	}
 	if len(ids) == 0 {
 		return nil, sojourn.NotFound("no worker has the id or the name %.64q; \"sojourn worker ls\" lists them", arg)
 	}
-	return c.Store().Workers(ctx, sojourn.WorkerFilter{Workers: ids, Limit: min(len(ids), sojourn.MaxFind)})
+	return c.Store().Workers(ctx, "", min(len(ids), sojourn.MaxFind), ids...)
 }
 
 func (a *app) getCommand() *cobra.Command {

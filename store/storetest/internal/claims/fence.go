@@ -123,7 +123,7 @@ func fenceSwept(s *kit.Scene) {
 	s.State(c.Job.ID, sojourn.Scheduled)
 	nothingPasses(s, d.Lease)
 	nothingPasses(s, c.Lease)
-	e := s.Running(kit.Policy(sojourn.Policy{OnLost: sojourn.FailLost})) // failed
+	e := s.Running(kit.Policy(sojourn.Policy{OnLost: sojourn.Fail})) // failed
 	s.Swept(kit.LeaseTime, driver.Swept{Lost: 1})
 	s.State(e.Job.ID, sojourn.Failed)
 	nothingPasses(s, e.Lease)

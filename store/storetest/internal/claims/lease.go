@@ -205,7 +205,7 @@ func lostUnlimited(s *kit.Scene) {
 }
 
 func lostAtMostOnce(s *kit.Scene) {
-	c := s.Running(kit.Policy(sojourn.Policy{OnLost: sojourn.FailLost}), sojourn.Key("k"))
+	c := s.Running(kit.Policy(sojourn.Policy{OnLost: sojourn.Fail}), sojourn.Key("k"))
 	s.Swept(kit.LeaseTime, driver.Swept{Lost: 1})
 	kit.Same(s, "reason", s.State(c.Job.ID, sojourn.Failed).Reason, sojourn.ReasonLeaseLost)
 	s.Counters(c.Job.ID, 1, 0, 1)

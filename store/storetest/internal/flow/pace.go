@@ -169,7 +169,7 @@ func holdByHandler(s *kit.Scene) {
 	next := s.Claim()
 	kit.Same(s, "the next job", next.Job.ID, ids[0])
 	kit.Same(s, "its attempt", next.Job.Attempt, 1)
-	h, err := s.Store.History(s.Ctx, ids[0], sojourn.HistoryFilter{})
+	h, err := s.Store.History(s.Ctx, ids[0], 0, 0)
 	s.Must(err, "History")
 	if len(h) != 1 || h[0].Outcome != "hold" {
 		s.Fatalf("the history is %+v, want one hold", h)

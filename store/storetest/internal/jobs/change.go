@@ -179,7 +179,7 @@ func changeSingleTags(s *kit.Scene) {
 		kit.Same(s, "tags", strings.Join(after.Tags, " "), "b c")
 		before.Tags, before.UpdatedAt = after.Tags, after.UpdatedAt
 		kit.Same(s, "the rest of the job", kit.Text(after), kit.Text(before))
-		entries, err := s.Store.History(s.Ctx, id, sojourn.HistoryFilter{})
+		entries, err := s.Store.History(s.Ctx, id, 0, 0)
 		s.Must(err, "History")
 		if len(entries) == 0 {
 			s.Fatalf("a job that is %s has no history", before.State)

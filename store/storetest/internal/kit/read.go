@@ -73,7 +73,7 @@ func (s *environment) Finds(f sojourn.Filter, want ...sojourn.ID) {
 // History reads the history of a job and checks that it is complete.
 func (s *environment) History(id sojourn.ID) []sojourn.Attempt {
 	s.Helper()
-	as, err := s.Store.History(s.Ctx, id, sojourn.HistoryFilter{Limit: sojourn.MaxFind})
+	as, err := s.Store.History(s.Ctx, id, 0, sojourn.MaxFind)
 	s.Must(err, "History of %d", id)
 	steps := map[int64]bool{}
 	last := int32(0)

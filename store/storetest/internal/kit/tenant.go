@@ -37,9 +37,9 @@ func (s *Scene) Caller(c *access.Caller) *Scene {
 var Everything = access.Grant{Verbs: []access.Verb{access.VerbAdmin}}
 
 // Workers lists workers.
-func (s *Scene) Workers(f sojourn.WorkerFilter) []sojourn.WorkerStatus {
+func (s *Scene) Workers(after string, limit int, ids ...string) []sojourn.WorkerStatus {
 	s.Helper()
-	ws, err := s.Store.Workers(s.Ctx, f)
+	ws, err := s.Store.Workers(s.Ctx, after, limit, ids...)
 	s.Must(err, "Workers")
 	return ws
 }

@@ -194,7 +194,7 @@ func erroredBudget(s *kit.Scene) {
 	s.Finish(kit.Await(s.Claim(kit.Deciding), 0), sojourn.Awaiting)
 	s.Respond("c", kit.Failing("no"))
 	s.State(c, sojourn.Failed)
-	d := s.Enqueue(kit.Policy(sojourn.Policy{OnLost: sojourn.FailLost}))
+	d := s.Enqueue(kit.Policy(sojourn.Policy{OnLost: sojourn.Fail}))
 	s.Claim(kit.Deciding)
 	s.Swept(kit.LeaseTime, driver.Swept{Lost: 1})
 	s.State(d, sojourn.Failed)

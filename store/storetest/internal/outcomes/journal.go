@@ -165,21 +165,24 @@ func historyPages(s *kit.Scene) {
 	id := busy(s, sojourn.MaxHistory+20)
 	whole := s.History(id)
 	var got []sojourn.Attempt
-	for f := (sojourn.HistoryFilter{Limit: 17}); ; f.After = got[len(got)-1].Seq {
-		page, err := s.Store.History(s.Ctx, id, f)
+	for after := int32(0); ; after = got[len(got)-1].Seq {
+		page, err := s.Store.History(s.Ctx, id, after, 17)
 		s.Must(err, "History")
 		if got = append(got, page...); len(page) < 17 {
 			break
 		}
 	}
 	kit.Same(s, "the pages", kit.Text(got), kit.Text(whole))
-	page, err := s.Store.History(s.Ctx, id, sojourn.HistoryFilter{})
+	page, err := s.Store.History(s.Ctx, id, 0, 0)
 	s.Must(err, "History")
 	kit.Same(s, "the default limit", len(page), 100)
-	for _, f := range []sojourn.HistoryFilter{{After: -1}, {Limit: -1}, {Limit: sojourn.MaxFind + 1}} {
-		_, err := s.Store.History(s.Ctx, id, f)
+	for _, bad := range []struct {
+		after int32
+		limit int
+	}{{-1, 0}, {0, -1}, {0, sojourn.MaxFind + 1}} {
+		_, err := s.Store.History(s.Ctx, id, bad.after, bad.limit)
 		s.Refused(err, sojourn.CodeInvalid, "a bad page")
 	}
-	_, err = s.Store.History(s.Ctx, 1<<40, sojourn.HistoryFilter{})
+	_, err = s.Store.History(s.Ctx, 1<<40, 0, 0)
 	s.Is(err, sojourn.ErrNotFound, "the history of an unknown job")
 }

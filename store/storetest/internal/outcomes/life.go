@@ -93,7 +93,7 @@ func closed(s *kit.Scene) {
 			return err
 		},
 		"Find":        func() error { _, err := s.Store.Find(ctx, sojourn.Filter{}); return err },
-		"History":     func() error { _, err := s.Store.History(ctx, j.ID, sojourn.HistoryFilter{}); return err },
+		"History":     func() error { _, err := s.Store.History(ctx, j.ID, 0, 0); return err },
 		"Log":         func() error { _, err := s.Store.Log(ctx, j.ID); return err },
 		"Queues":      func() error { _, err := s.Store.Queues(ctx); return err },
 		"SetQueue":    func() error { return sojourn.NewClient(s.Store).Queues().Set(ctx, "q", sojourn.QueueSettings{}) },

@@ -147,7 +147,7 @@ func windowInFront(s *kit.Scene) {
 
 func windowIntersection(s *kit.Scene) {
 	nine, noon := s.Now(), sojourn.Window{Start: "12:00", End: "14:00"}
-	kind := sojourn.Kind[int]{Name: kit.Kind, Windows: sojourn.Windows{kit.Office}}
+	kind := sojourn.Kind[int]{Name: kit.Kind, Policy: sojourn.Policy{Windows: []sojourn.Windows{{kit.Office}}}}
 	j := *kind.New(1, sojourn.In(noon))
 	j.ID = s.ID()
 	s.Put(j)

@@ -96,7 +96,7 @@ func (r *run) editInbox(e sojourn.InboxEdit) {
 			return ""
 		})
 	if ok && got.Code == "" { // no job may be given it from now on
-		r.ledger.disposed[e.Seq] = string(e.Action) + " by a person"
+		r.ledger.disposed[e.Seq] = e.Action + " by a person"
 	}
 }
 

@@ -271,7 +271,7 @@ func (r *run) inboxIs() {
 }
 
 func (r *run) historyIs(j *job) {
-	got, err := r.store.History(r.ctx, j.ID, sojourn.HistoryFilter{Limit: sojourn.MaxFind})
+	got, err := r.store.History(r.ctx, j.ID, 0, sojourn.MaxFind)
 	if err != nil {
 		r.fail("History of %d: %v", j.ID, err)
 	}

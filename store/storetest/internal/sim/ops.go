@@ -53,7 +53,7 @@ func (r *run) job(next bool) sojourn.Job {
 		p.LateResponse = sojourn.InboxLate
 	}
 	if r.chance(10) {
-		p.OnLost = sojourn.FailLost
+		p.OnLost = sojourn.Fail
 	}
 	if r.chance(10) {
 		p.NoExtend = new(true)

@@ -28,7 +28,7 @@ func workerIDs(ws []sojourn.WorkerStatus) string {
 }
 
 func workersListed(s *kit.Scene) {
-	kit.Same(s, "workers of a new store", len(s.Workers(sojourn.WorkerFilter{})), 0)
+	kit.Same(s, "workers of a new store", len(s.Workers("", 0)), 0)
 	s.EnqueueMany(2)
 	began := s.Now()
 	c := s.Claim(kit.By("w2"), called("east-7"), kit.Kinds("b", kit.Kind))
@@ -36,7 +36,7 @@ func workersListed(s *kit.Scene) {
 	s.ClaimNone("none of this queue", kit.By("w1"), kit.From("q"), kit.Kinds("c"))
 	s.ClaimNone("a server that looks whether claims come through", kit.By("w0"), kit.From(sojourn.ProbeQueue))
 	s.Claim(kit.By("w3"), func(r *driver.ClaimRequest) { r.Number = 0 })
-	all := s.Workers(sojourn.WorkerFilter{})
+	all := s.Workers("", 0)
 	kit.Same(s, "workers", workerIDs(all), "w1 w2 w3")
 	kit.Same(s, "the queues of w1", strings.Join(all[0].Queues, " "), kit.Queue+" q")
 	kit.Same(s, "what w1 runs", all[0].Running, int64(0))
@@ -45,24 +45,24 @@ func workersListed(s *kit.Scene) {
 	kit.Same(s, "what w2 runs", all[1].Running, int64(1))
 	kit.Same(s, "what w3 runs", all[2].Running, int64(1))
 	s.At("w2 was seen", all[1].SeenAt, began)
-	kit.Same(s, "a page", workerIDs(s.Workers(sojourn.WorkerFilter{Limit: 1, After: "w1"})), "w2")
-	_, err := s.Store.Workers(s.Ctx, sojourn.WorkerFilter{Limit: -1})
+	kit.Same(s, "a page", workerIDs(s.Workers("w1", 1)), "w2")
+	_, err := s.Store.Workers(s.Ctx, "", -1)
 	s.Refused(err, sojourn.CodeInvalid, "a page of -1")
 
 	s.Advance(kit.LeaseTime / 2)
 	_, err = s.Store.Extend(s.Ctx, []sojourn.Lease{c.Lease})
 	s.Must(err, "Extend")
-	one := s.Workers(sojourn.WorkerFilter{Workers: []string{"w2", "w9"}})
+	one := s.Workers("", 0, "w2", "w9")
 	kit.Same(s, "the one asked for", workerIDs(one), "w2")
 	kit.Same(s, "its jobs", kit.Text(one[0].Jobs), kit.Text([]sojourn.ID{c.Job.ID}))
 	s.At("an extended lease is a sign of life", one[0].SeenAt, s.Now())
 	s.Advance(kit.LeaseTime/2 + time.Second)
-	kit.Same(s, "a lease past its end", s.Workers(sojourn.WorkerFilter{Workers: []string{"w3"}})[0].Stalled, int64(1))
+	kit.Same(s, "a lease past its end", s.Workers("", 0, "w3")[0].Stalled, int64(1))
 	s.Sweep()
-	kit.Same(s, "after the sweep", workerIDs(s.Workers(sojourn.WorkerFilter{Workers: []string{"w3"}})), "w3")
+	kit.Same(s, "after the sweep", workerIDs(s.Workers("", 0, "w3")), "w3")
 	s.Advance(sojourn.WorkerLife + time.Second)
 	s.Sweep()
-	kit.Same(s, "after a day", len(s.Workers(sojourn.WorkerFilter{})), 0)
+	kit.Same(s, "after a day", len(s.Workers("", 0)), 0)
 }
 
 func workerDrained(s *kit.Scene) {
@@ -75,7 +75,7 @@ func workerDrained(s *kit.Scene) {
 		_, err := s.Store.Claim(s.Ctx, driver.ClaimRequest{Worker: "w1", Number: 1000, Queues: []string{kit.Queue}, Kinds: []string{kit.Kind}, Max: 1, Capacity: 1, Wait: kit.Patience})
 		ended <- err
 	}()
-	for end := time.After(kit.Patience); !s.Workers(sojourn.WorkerFilter{Workers: []string{"w1"}})[0].Waiting; {
+	for end := time.After(kit.Patience); !s.Workers("", 0, "w1")[0].Waiting; {
 		select {
 		case <-end:
 			s.Fatal("a claim that waits is not shown")
@@ -95,7 +95,7 @@ func workerDrained(s *kit.Scene) {
 		_, err := s.Store.Claim(s.Ctx, driver.ClaimRequest{Worker: "w1", Number: number, Queues: []string{kit.Queue}, Kinds: []string{kit.Kind}, Max: 1, Capacity: 1})
 		s.Refused(err, sojourn.CodeDrained, "a claim")
 	}
-	kit.Same(s, "it is shown", s.Workers(sojourn.WorkerFilter{Workers: []string{"w1"}})[0].Drained, true)
+	kit.Same(s, "it is shown", s.Workers("", 0, "w1")[0].Drained, true)
 	kit.Same(s, "the job that it runs", mine.Job.ID, first)
 	s.Finish(kit.Completed(mine), sojourn.Completed)
 	kit.Same(s, "what another worker gets", s.Claim(kit.By("w2")).Job.ID, second)
@@ -106,5 +106,5 @@ func workerDrained(s *kit.Scene) {
 	s.Sweep()
 	_, err = s.Store.Claim(s.Ctx, driver.ClaimRequest{Worker: "w1", Queues: []string{kit.Queue}, Kinds: []string{kit.Kind}, Max: 1, Capacity: 1})
 	s.Refused(err, sojourn.CodeDrained, "a claim a day after that: it goes on asking, so it is not forgotten")
-	kit.Same(s, "it is shown as drained a day later", s.Workers(sojourn.WorkerFilter{Workers: []string{"w1"}})[0].Drained, true)
+	kit.Same(s, "it is shown as drained a day later", s.Workers("", 0, "w1")[0].Drained, true)
 }
