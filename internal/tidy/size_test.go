@@ -24,8 +24,6 @@ var tooLarge = map[string]int{
 	". lines":                                    3_700, // the whole API of applications
 	". types":                                    69,
 	"internal/sqlstore/txn.Tx methods":           81,
-	"store/sqlite files":                         31,
-	"store/sqlite lines":                         3_280,
 	"store/sqlite.DB methods":                    40,
 	"store/storetest files":                      59, // a case of the suite may be added
 	"store/storetest lines":                      13_500,

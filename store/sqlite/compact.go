@@ -10,6 +10,8 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/store/sqlite/internal/filesys"
+	"github.com/sojourn-queue/sojourn/store/sqlite/internal/owner"
 )
 
 // Compacted is the result of Compact. Sizes are in bytes, with the write-ahead log.
@@ -48,7 +50,7 @@ func Compact(ctx context.Context, path string, full bool) (Compacted, error) {
 	defer func() { db.give(c, db.writer) }()
 	c.interruptBy(ctx)
 	defer c.undisturbed()
-	out := Compacted{Path: path, Before: fileSize(path) + fileSize(path+"-wal")}
+	out := Compacted{Path: path, Before: filesys.Size(path) + filesys.Size(path+"-wal")}
 	if full {
 		err = db.rewrite(ctx, c)
 	} else {
@@ -61,7 +63,7 @@ func Compact(ctx context.Context, path string, full bool) (Compacted, error) {
 		return out, because(ctx, err)
 	}
 	out.Free, err = number(c, "select freelist_count * page_size from pragma_freelist_count, pragma_page_size")
-	out.After = fileSize(path) + fileSize(path+"-wal")
+	out.After = filesys.Size(path) + filesys.Size(path+"-wal")
 	return out, err
 }
 
@@ -71,7 +73,7 @@ func (d *DB) giveBack(ctx context.Context, c *conn) error {
 		return errors.Join(err, sojourn.Invalid("path", "%s was not made for it (auto_vacuum is %s, not 2); use --full", d.path, mode))
 	}
 	for {
-		if free := freeBytes(filepath.Dir(d.path)); free >= 0 && free < compactRoom {
+		if free := filesys.Free(filepath.Dir(d.path)); free >= 0 && free < compactRoom {
 			return d.noRoom(free, compactRoom)
 		}
 		left, err := number(c, "pragma freelist_count")
@@ -94,14 +96,14 @@ func (d *DB) giveBack(ctx context.Context, c *conn) error {
 
 // rewrite is the full way.
 func (d *DB) rewrite(ctx context.Context, c *conn) error {
-	if living, err := livingOwners(d.path, d.owner.id, anyPrefix); err != nil || len(living) > 0 {
+	if living, err := owner.Living(d.path, d.owner.ID(), owner.Any); err != nil || len(living) > 0 {
 		return errors.Join(err, sojourn.Conflict("%d other open stores use %s; stop their processes first, or compact without --full", len(living), d.path))
 	}
 	content, err := number(c, "select (page_count - freelist_count) * page_size from pragma_page_count, pragma_freelist_count, pragma_page_size")
 	if err != nil {
 		return err
 	}
-	if free := freeBytes(filepath.Dir(d.path)); free >= 0 && free < 2*content+compactRoom {
+	if free := filesys.Free(filepath.Dir(d.path)); free >= 0 && free < 2*content+compactRoom {
 		return d.noRoom(free, 2*content+compactRoom)
 	}
 	if err := run(c.raw, "pragma auto_vacuum=incremental"); err != nil { // takes effect with the next statement

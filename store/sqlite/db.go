@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -14,6 +13,8 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/store/sqlite/internal/filesys"
+	"github.com/sojourn-queue/sojourn/store/sqlite/internal/owner"
 )
 
 const (
@@ -29,8 +30,8 @@ type DB struct {
 	prefix  string // of the tables
 	dialect sqldb.Dialect
 	relaxed bool
-	owner   *owner // nil in memory
-	level   int    // the newest version of the schema that this program can work with
+	owner   *owner.Owner // nil in memory
+	level   int          // the newest version of the schema that this program can work with
 
 	// The connections are in channels: a receiver owns the connection, and waiting for it ends with
 	// the caller's context.
@@ -294,7 +295,7 @@ func (d *DB) Durable() error {
 // commit copies it back but never waits for a reader, so under steady reading the file would only
 // grow. It runs between transactions, by the holder of the writer's connection.
 func (d *DB) boundWAL(c *conn) {
-	size := fileSize(d.path + "-wal")
+	size := filesys.Size(d.path + "-wal")
 	if size < d.walLimit {
 		d.walNext = d.walLimit
 		return
@@ -317,15 +318,7 @@ func (d *DB) boundWAL(c *conn) {
 		}
 		return err
 	}) // an I/O error is noted; the commit before it stands
-	d.walNext = fileSize(d.path+"-wal") + d.walLimit/8
-}
-
-func fileSize(path string) int64 {
-	info, err := os.Stat(path)
-	if err != nil {
-		return 0
-	}
-	return info.Size()
+	d.walNext = filesys.Size(d.path+"-wal") + d.walLimit/8
 }
 
 // Describe implements sqldb.DB.
@@ -344,7 +337,7 @@ func (d *DB) Describe(ctx context.Context) (sqldb.Description, error) {
 	case d.relaxed:
 		out.Durability = "relaxed"
 	}
-	out.Bytes, out.WALBytes = fileSize(d.path), fileSize(d.path+"-wal")
+	out.Bytes, out.WALBytes = filesys.Size(d.path), filesys.Size(d.path+"-wal")
 	return out, d.refusal()
 }
 
@@ -367,7 +360,7 @@ func (d *DB) Close() (err error) {
 		// The writer last: the last connection of all processes writes the log back and removes it.
 		errs = append(errs, writer.raw.Close())
 		if !d.memory() {
-			errs = append(errs, d.owner.release())
+			errs = append(errs, d.owner.Release())
 		}
 		err = errors.Join(errs...)
 	})
@@ -379,14 +372,14 @@ func (d *DB) OwnerID() string {
 	if d.memory() {
 		return ""
 	}
-	return d.owner.id
+	return d.owner.ID()
 }
 
 // EndDead implements sqldb.Owners. Owners of other instances in the file are left to the stores of
 // those, which end their leases.
-func (d *DB) EndDead(ctx context.Context, end func(owner string) (finished bool, err error)) error {
+func (d *DB) EndDead(ctx context.Context, end func(id string) (finished bool, err error)) error {
 	if err := errors.Join(ctx.Err(), d.refusal()); err != nil || d.memory() {
 		return err
 	}
-	return endDead(d.path, d.owner.id, d.prefix, end)
+	return owner.EndDead(d.path, d.owner.ID(), d.prefix, end)
 }

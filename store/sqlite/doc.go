@@ -14,5 +14,5 @@
 // package's locks.
 //
 // Reading order: opendb.go opens a file, db.go holds its connections, conn.go runs one transaction,
-// log.go syncs the log, owner.go detects dead processes.
+// log.go syncs the log, internal/owner detects dead processes.
 package sqlite

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+
+	"github.com/sojourn-queue/sojourn/store/sqlite/internal/filesys"
 )
 
 // syncers is the number of concurrent fsyncs of the log: one for transactions that start jobs, one
@@ -65,7 +67,7 @@ func (d *DB) openLog(c *conn) (err error) {
 	if err := d.durable(); err != nil {
 		return err
 	}
-	if err := syncDir(filepath.Dir(d.path)); err != nil {
+	if err := filesys.SyncDir(filepath.Dir(d.path)); err != nil {
 		return fmt.Errorf("sqlite: sync the folder of the database: %w", err)
 	}
 	return nil

@@ -16,6 +16,8 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/store/sqlite/internal/filesys"
+	"github.com/sojourn-queue/sojourn/store/sqlite/internal/owner"
 )
 
 const (
@@ -65,7 +67,7 @@ func openDB(path string, o options) (_ *DB, err error) {
 		d.writer <- c
 		return d, nil
 	}
-	network := networkFS
+	network := filesys.Network
 	if o.allowNetworkFS {
 		network = func(string) string { return "" }
 	}
@@ -87,7 +89,7 @@ func openDB(path string, o options) (_ *DB, err error) {
 // open makes the connections, the one that writes first: it creates and checks the file. The owner
 // comes before all, so that a restore sees it, or it sees the restore.
 func (d *DB) open() (err error) {
-	if d.owner, err = newOwner(d.path, d.prefix, d.level, d.created); err != nil {
+	if d.owner, err = owner.New(d.path, d.prefix, d.level, d.created); err != nil {
 		return err
 	}
 	var made []*conn
@@ -96,7 +98,7 @@ func (d *DB) open() (err error) {
 			for _, c := range made {
 				c.raw.Close()
 			}
-			d.owner.release()
+			d.owner.Release()
 		}
 	}()
 	if err := noRestore(d.path); err != nil {
@@ -109,7 +111,7 @@ func (d *DB) open() (err error) {
 	if err := createFile(d.path); err != nil {
 		return err
 	}
-	opened, err := identify(d.path)
+	opened, err := filesys.Identify(d.path)
 	if err != nil {
 		return fmt.Errorf("sqlite: look at %s: %w", d.path, err)
 	}
@@ -134,7 +136,7 @@ func (d *DB) open() (err error) {
 	if d.places[0].file != opened {
 		return fmt.Errorf("sqlite: %s was %w", d.path, errMoved)
 	}
-	if err := d.owner.opened(d.prefix, d.level, opened); err != nil {
+	if err := d.owner.Opened(d.prefix, d.level, opened); err != nil {
 		return err
 	}
 	if !d.relaxed {
@@ -193,14 +195,14 @@ func locate(path string, network func(dir string) string) (string, error) {
 // other.
 func oneName(path string) error {
 	info, err := os.Stat(path)
-	if err != nil || links(info) < 2 {
+	if err != nil || filesys.Links(info) < 2 {
 		return nil // opening reports the error
 	}
 	if _, err := os.Stat(path + restoreMark); err == nil {
 		return nil // a restore that was interrupted has given the store a second name, which no program uses
 	}
 	return sojourn.Invalid("path", "%s has %d names (hard links), each of which would have a log of its own; stop all programs that use the file, keep the "+
-		"name beside which the files -wal and -shm are, and remove the others, which \"find DIR -samefile %[1]s\" lists. To copy a store use sojourn store backup", path, links(info))
+		"name beside which the files -wal and -shm are, and remove the others, which \"find DIR -samefile %[1]s\" lists. To copy a store use sojourn store backup", path, filesys.Links(info))
 }
 
 // createFile makes a missing file that only its owner can read; SQLite gives the log the same mode.
@@ -221,10 +223,10 @@ func createFile(path string) error {
 // unclean reports whether the last process that used the file did not close it: it left a log, and
 // no process uses the file now.
 func (d *DB) unclean() (bool, error) {
-	if fileSize(d.path+"-wal") == 0 {
+	if filesys.Size(d.path+"-wal") == 0 {
 		return false, nil
 	}
-	living, err := livingOwners(d.path, d.OwnerID(), anyPrefix)
+	living, err := owner.Living(d.path, d.OwnerID(), owner.Any)
 	return len(living) == 0, err
 }
 
