@@ -24,7 +24,6 @@ var tooLarge = map[string]int{
 	". lines":                                    3_700, // the whole API of applications
 	". types":                                    69,
 	"internal/sqlstore/txn.Tx methods":           81,
-	"store/sqlite.DB methods":                    40,
 	"store/storetest files":                      59, // a case of the suite may be added
 	"store/storetest lines":                      13_500,
 	"store/storetest.scene methods":              110,

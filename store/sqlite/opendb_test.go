@@ -174,14 +174,14 @@ func TestKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if unclean, err := (&DB{path: path}).unclean(); err != nil || !unclean {
+	if unclean, err := endedUncleanly(path, ""); err != nil || !unclean {
 		t.Fatal("the stop was not noticed:", err)
 	}
 	d := openTest(t, path)
 	if n := count(t, d); acknowledged != 40 || n < acknowledged {
 		t.Error(acknowledged, "rows were acknowledged,", n, "are there")
 	}
-	if unclean, err := (&DB{path: path}).unclean(); err != nil || unclean {
+	if unclean, err := endedUncleanly(path, ""); err != nil || unclean {
 		t.Error("a log that a living store uses is no sign of an unclean stop:", err)
 	}
 	if dead, err := deadOwners(d); err != nil || len(dead) != 1 || dead[0] != owner {

@@ -43,7 +43,7 @@ func (d *DB) inPlace() error {
 		if err != nil {
 			cause = fmt.Errorf("%w (%w)", cause, err)
 		}
-		d.broken.CompareAndSwap(nil, &cause)
+		d.fail(cause)
 		return d.refusal()
 	}
 	return nil
