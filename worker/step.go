@@ -72,7 +72,7 @@ func (r *run) take(got []driver.Claimed, sent time.Time, back bool) {
 		r.steps[s] = struct{}{}
 		r.active++
 		r.used += s.weight
-		r.pending.heaviest = max(r.pending.heaviest, s.weight)
+		r.claims.pending.heaviest = max(r.claims.pending.heaviest, s.weight)
 	}
 	if !back {
 		r.waiting = append(r.waiting, steps...)
@@ -89,7 +89,7 @@ func (r *run) take(got []driver.Claimed, sent time.Time, back bool) {
 
 func (r *run) newStep(c *driver.Claimed) *step {
 	s := &step{r: r, h: r.w.handlers[c.Job.Kind], job: &c.Job, lease: c.Lease, purpose: c.Purpose, history: c.History,
-		leaseFor: c.LeaseFor, began: time.Now(), log: lines{attempt: c.Job.Attempt, wake: r.logged}}
+		leaseFor: c.LeaseFor, began: time.Now(), log: lines{attempt: c.Job.Attempt, wake: r.reports.logged}}
 	s.job.Result, s.job.ResultType = nil, "" // of an earlier generation, if anything
 	s.as = original{c.Job.Kind, c.Job.Queue, c.Job.Failures, c.Job.Policy.MaxAttempts, c.Job.Policy.OnPanic, c.Job.Policy.Strict()}
 	if s.leaseFor <= 0 {
@@ -355,7 +355,7 @@ func (s *step) leave() {
 	}
 	s.r.active--
 	s.r.used -= s.weight
-	s.r.overtake()
+	s.r.claims.overtake()
 	s.r.mu.Unlock()
 	signal(s.r.changed)
 }

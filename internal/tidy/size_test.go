@@ -30,7 +30,6 @@ var tooLarge = map[string]int{
 	"store/storetest/internal/sim lines":         3_100,
 	"store/storetest/internal/sim.model methods": 50,
 	"store/storetest/internal/sim.run methods":   52,
-	"worker.run methods":                         40,
 }
 
 // sizes measures all packages: "DIR lines", "DIR files", "DIR.Type methods" and ". types".
