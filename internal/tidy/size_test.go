@@ -27,7 +27,6 @@ var tooLarge = map[string]int{
 	"store/storetest files":                      59, // a case of the suite may be added
 	"store/storetest lines":                      13_500,
 	"store/storetest.scene methods":              110,
-	"store/storetest/internal/sim lines":         3_100,
 	"store/storetest/internal/sim.model methods": 50,
 	"store/storetest/internal/sim.run methods":   52,
 }
