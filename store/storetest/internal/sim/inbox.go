@@ -103,7 +103,7 @@ func (r *run) editInbox(e sojourn.InboxEdit) {
 
 // editInboxSome edits the inbox as an operator does: mostly responses without a job, now and then
 // responses that a job has taken or attached.
-func (r *run) editInboxSome() {
+func (r actor) editInboxSome() {
 	all := r.m.responses(func(*message) bool { return true })
 	lying := slices.DeleteFunc(slices.Clone(all), func(s *message) bool { return s.outcome == sojourn.Applied })
 	if len(lying) == 0 || r.chance(10) {

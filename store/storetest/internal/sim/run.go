@@ -123,7 +123,7 @@ func Run(open Open, seed uint64, ops []int) (result Result) {
 	}()
 	for i, n := range ops {
 		r.op, r.dice = n, throw(seed, n)
-		r.step()
+		actor{r}.step()
 		if i%auditEvery == auditEvery-1 {
 			r.audit()
 		}
