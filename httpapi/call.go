@@ -60,11 +60,27 @@ func (a again) pause(try int) time.Duration {
 // codec is exact: stored values are returned byte for byte.
 var codec = wire.Codec{Exact: true}
 
+// transport sends requests to one server and decodes its answers.
+type transport struct {
+	base   *url.URL
+	token  string
+	http   *http.Client
+	closed context.Context // ends with Close
+	close  context.CancelFunc
+}
+
+func newTransport(base *url.URL, o options) *transport {
+	t := &transport{base: base, token: o.token, http: &http.Client{Transport: o.transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}} // a redirect could take the token elsewhere
+	t.closed, t.close = context.WithCancel(context.Background())
+	return t
+}
+
 // call sends a request, again if that is safe, and decodes the answer.
-func (s *Store) call(ctx context.Context, r request) error {
+func (t *transport) call(ctx context.Context, r request) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(s.closed, func() { cancel(sojourn.ErrClosed) })()
+	defer context.AfterFunc(t.closed, func() { cancel(sojourn.ErrClosed) })()
 	var body []byte
 	if r.in != nil {
 		var err error
@@ -73,17 +89,17 @@ func (s *Store) call(ctx context.Context, r request) error {
 		}
 	}
 	for try := 1; ; try++ {
-		if err := s.ended(ctx, r, try > 1); err != nil {
+		if err := t.ended(ctx, r, try > 1); err != nil {
 			return err
 		}
-		next, err := s.once(ctx, r, body)
+		next, err := t.once(ctx, r, body)
 		switch {
 		case err == nil:
 			return nil
 		case next.after == 0:
 			return err
 		case ctx.Err() != nil:
-			return s.ended(ctx, r, true)
+			return t.ended(ctx, r, true)
 		case try == maxTries:
 			return err
 		}
@@ -96,9 +112,9 @@ func (s *Store) call(ctx context.Context, r request) error {
 
 // ended returns the error of a call whose context has ended or whose store is closed, else nil.
 // sent reports whether the server may have received the call.
-func (s *Store) ended(ctx context.Context, r request, sent bool) error {
+func (t *transport) ended(ctx context.Context, r request, sent bool) error {
 	switch {
-	case s.closed.Err() != nil:
+	case t.closed.Err() != nil:
 		return &sojourn.Error{Code: sojourn.CodeClosed, Index: -1, Message: "the client is closed", Err: sojourn.ErrClosed}
 	case ctx.Err() == nil:
 		return nil
@@ -110,10 +126,10 @@ func (s *Store) ended(ctx context.Context, r request, sent bool) error {
 }
 
 // once sends a request once and reports whether it may be retried.
-func (s *Store) once(ctx context.Context, r request, body []byte) (again, error) {
+func (t *transport) once(ctx context.Context, r request, body []byte) (again, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience+r.wait)
 	defer cancel()
-	answer, err := s.send(ctx, r, body)
+	answer, err := t.send(ctx, r, body)
 	if err != nil {
 		return unanswered(r, plainly(err), err)
 	}
@@ -141,8 +157,8 @@ func (s *Store) once(ctx context.Context, r request, body []byte) (again, error)
 	return again{}, nil
 }
 
-func (s *Store) send(ctx context.Context, r request, body []byte) (*http.Response, error) {
-	h, err := http.NewRequestWithContext(ctx, r.method, s.base.String()+r.path, bytes.NewReader(body))
+func (t *transport) send(ctx context.Context, r request, body []byte) (*http.Response, error) {
+	h, err := http.NewRequestWithContext(ctx, r.method, t.base.String()+r.path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
@@ -150,10 +166,10 @@ func (s *Store) send(ctx context.Context, r request, body []byte) (*http.Respons
 		h.Header.Set("Content-Type", "application/json")
 	}
 	h.Header.Set(wire.ExactHeader, wire.ExactValue)
-	if s.token != "" {
-		h.Header.Set("Authorization", "Bearer "+s.token)
+	if t.token != "" {
+		h.Header.Set("Authorization", "Bearer "+t.token)
 	}
-	return s.http.Do(h)
+	return t.http.Do(h)
 }
 
 // plainly is the error without the URL, which adds nothing.
@@ -212,4 +228,23 @@ func retryAfter(h http.Header) again {
 		return again{after: after, asked: true}
 	}
 	return again{}
+}
+
+// post sends a POST request; most calls use it. complete, if not nil, rejects JSON that does not
+// answer the request: a proxy's page, or a list of another length. Without it the caller would
+// index past the end, or treat a lost lease as extended.
+func post[Out any](ctx context.Context, t *transport, path string, in any, how safety, wait time.Duration, complete func(Out) bool) (Out, error) {
+	var out Out
+	r := request{method: http.MethodPost, path: path, in: in, out: &out, safety: how, wait: wait}
+	if complete != nil {
+		r.complete = func() bool { return complete(out) }
+	}
+	err := t.call(ctx, r)
+	return out, err
+}
+
+func get[Out any](ctx context.Context, t *transport, path string) (Out, error) {
+	var out Out
+	err := t.call(ctx, request{method: http.MethodGet, path: path, out: &out})
+	return out, err
 }

@@ -21,7 +21,7 @@ func (s *Store) Workers(ctx context.Context, after string, limit int, ids ...str
 	if limit != 0 {
 		q.Set("limit", strconv.Itoa(limit))
 	}
-	a, err := get[wire.WorkersAnswer](ctx, s, "/v1/workers?"+q.Encode())
+	a, err := get[wire.WorkersAnswer](ctx, s.transport, "/v1/workers?"+q.Encode())
 	return a.Workers, err
 }
 
@@ -44,6 +44,6 @@ func (s *Store) AuditLog(ctx context.Context, f access.AuditFilter) ([]access.Au
 	if !f.Since.IsZero() {
 		q.Set("since", f.Since.UTC().Format(time.RFC3339Nano))
 	}
-	a, err := get[wire.AuditAnswer](ctx, s, "/v1/audit?"+q.Encode())
+	a, err := get[wire.AuditAnswer](ctx, s.transport, "/v1/audit?"+q.Encode())
 	return a.Entries, err
 }

@@ -14,10 +14,13 @@ import (
 
 func queuePath(name, part string) string { return "/v1/queues/" + url.PathEscape(name) + part }
 
+// queueCalls are the calls about queues.
+type queueCalls struct{ *transport }
+
 // Queues lists queues with their counts: those named, or page after page all of them.
-func (s *Store) Queues(ctx context.Context, names ...string) (all []sojourn.QueueStatus, err error) {
+func (s *queueCalls) Queues(ctx context.Context, names ...string) (all []sojourn.QueueStatus, err error) {
 	if len(names) > 0 {
-		a, err := get[wire.QueuesAnswer](ctx, s, "/v1/queues?"+url.Values{"name": names}.Encode())
+		a, err := get[wire.QueuesAnswer](ctx, s.transport, "/v1/queues?"+url.Values{"name": names}.Encode())
 		return a.Queues, err
 	}
 	for after := ""; ; {
@@ -33,7 +36,7 @@ func (s *Store) Queues(ctx context.Context, names ...string) (all []sojourn.Queu
 }
 
 // ListQueues lists a page of queues with their counts.
-func (s *Store) ListQueues(ctx context.Context, after string, limit int) (sojourn.Page[sojourn.QueueStatus], error) {
+func (s *queueCalls) ListQueues(ctx context.Context, after string, limit int) (sojourn.Page[sojourn.QueueStatus], error) {
 	q := url.Values{}
 	if after != "" {
 		q.Set("after", after)
@@ -41,12 +44,12 @@ func (s *Store) ListQueues(ctx context.Context, after string, limit int) (sojour
 	if limit != 0 {
 		q.Set("limit", strconv.Itoa(limit))
 	}
-	a, err := get[wire.QueuesAnswer](ctx, s, "/v1/queues?"+q.Encode())
+	a, err := get[wire.QueuesAnswer](ctx, s.transport, "/v1/queues?"+q.Encode())
 	return sojourn.Page[sojourn.QueueStatus]{Items: a.Queues, Next: a.Next}, err
 }
 
 // ChangeQueue changes settings or pauses.
-func (s *Store) ChangeQueue(ctx context.Context, name string, c sojourn.QueueChange) (status sojourn.QueueStatus, err error) {
+func (s *queueCalls) ChangeQueue(ctx context.Context, name string, c sojourn.QueueChange) (status sojourn.QueueStatus, err error) {
 	r := request{method: http.MethodPut, path: queuePath(name, ""), out: &status, safety: safe}
 	switch {
 	case c.Declare != nil:
@@ -68,16 +71,16 @@ func (s *Store) ChangeQueue(ctx context.Context, name string, c sojourn.QueueCha
 }
 
 // ForgetQueue removes an empty queue.
-func (s *Store) ForgetQueue(ctx context.Context, name string) error {
+func (s *queueCalls) ForgetQueue(ctx context.Context, name string) error {
 	return s.call(ctx, request{method: http.MethodDelete, path: queuePath(name, ""), safety: unsafe})
 }
 
 // HoldQueue starts nothing of a queue for so long.
-func (s *Store) HoldQueue(ctx context.Context, queue string, d time.Duration, reason string) error {
+func (s *queueCalls) HoldQueue(ctx context.Context, queue string, d time.Duration, reason string) error {
 	return s.call(ctx, request{method: http.MethodPost, path: queuePath(queue, "/hold"), in: wire.HoldRequest{For: d, Reason: reason}, safety: safe})
 }
 
 // WhyQueue evaluates the gates for the first jobs of a queue.
-func (s *Store) WhyQueue(ctx context.Context, queue string) (sojourn.QueueWhy, error) {
-	return get[sojourn.QueueWhy](ctx, s, queuePath(queue, "/why"))
+func (s *queueCalls) WhyQueue(ctx context.Context, queue string) (sojourn.QueueWhy, error) {
+	return get[sojourn.QueueWhy](ctx, s.transport, queuePath(queue, "/why"))
 }

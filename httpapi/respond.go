@@ -10,26 +10,29 @@ import (
 	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
 )
 
+// inboxCalls are the calls about responses.
+type inboxCalls struct{ *transport }
+
 // Respond stores responses.
-func (s *Store) Respond(ctx context.Context, rs []sojourn.Response) ([]sojourn.Responded, error) {
+func (s *inboxCalls) Respond(ctx context.Context, rs []sojourn.Response) ([]sojourn.Responded, error) {
 	how := safe
 	for _, r := range rs {
 		if r.MessageID == "" {
 			how = unsafe
 		}
 	}
-	a, err := post(ctx, s, "/v1/responses/batch", wire.RespondRequest{Responses: wire.Each(rs, wire.ResponseOf)}, how, 0, func(a wire.RespondAnswer) bool {
+	a, err := post(ctx, s.transport, "/v1/responses/batch", wire.RespondRequest{Responses: wire.Each(rs, wire.ResponseOf)}, how, 0, func(a wire.RespondAnswer) bool {
 		return len(a.Responses) == len(rs) && !slices.ContainsFunc(a.Responses, func(r sojourn.Responded) bool { return r.Outcome == "" })
 	})
 	return a.Responses, err
 }
 
 // Inbox lists responses.
-func (s *Store) Inbox(ctx context.Context, f sojourn.InboxFilter) ([]sojourn.Response, error) {
+func (s *inboxCalls) Inbox(ctx context.Context, f sojourn.InboxFilter) ([]sojourn.Response, error) {
 	if f.Outcomes != nil && len(f.Outcomes) == 0 { // a query string has no empty list
 		return nil, s.ended(ctx, request{}, false)
 	}
-	a, err := get[wire.InboxAnswer](ctx, s, "/v1/inbox?"+inboxQuery(f).Encode())
+	a, err := get[wire.InboxAnswer](ctx, s.transport, "/v1/inbox?"+inboxQuery(f).Encode())
 	if err != nil {
 		return nil, err
 	}
@@ -59,18 +62,18 @@ func inboxQuery(f sojourn.InboxFilter) url.Values {
 
 // EditInbox matches, retries or discards one response. Match and retry store a response under a
 // message id of their own, so a repeated call is a duplicate.
-func (s *Store) EditInbox(ctx context.Context, e sojourn.InboxEdit) (sojourn.Responded, error) {
-	return post[sojourn.Responded](ctx, s, "/v1/inbox/edit", wire.InboxEdit(e), safe, 0, func(r sojourn.Responded) bool { return r.Outcome != "" })
+func (s *inboxCalls) EditInbox(ctx context.Context, e sojourn.InboxEdit) (sojourn.Responded, error) {
+	return post[sojourn.Responded](ctx, s.transport, "/v1/inbox/edit", wire.InboxEdit(e), safe, 0, func(r sojourn.Responded) bool { return r.Outcome != "" })
 }
 
 // CountInbox counts the responses in the inbox.
-func (s *Store) CountInbox(ctx context.Context) (sojourn.InboxCounts, error) {
-	return get[sojourn.InboxCounts](ctx, s, "/v1/inbox/counts")
+func (s *inboxCalls) CountInbox(ctx context.Context) (sojourn.InboxCounts, error) {
+	return get[sojourn.InboxCounts](ctx, s.transport, "/v1/inbox/counts")
 }
 
 // NearMisses finds live jobs and early or unmatched responses with a similar key.
-func (s *Store) NearMisses(ctx context.Context, kind, key string) ([]sojourn.NearMiss, error) {
+func (s *inboxCalls) NearMisses(ctx context.Context, kind, key string) ([]sojourn.NearMiss, error) {
 	q := url.Values{"kind": {kind}, "key": {key}}
-	a, err := get[wire.NearAnswer](ctx, s, "/v1/inbox/near?"+q.Encode())
+	a, err := get[wire.NearAnswer](ctx, s.transport, "/v1/inbox/near?"+q.Encode())
 	return a.Near, err
 }

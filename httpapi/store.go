@@ -32,13 +32,10 @@ import (
 // Store also implements driver.Checker, driver.Repairer and access.AuditReader, as far as the store
 // behind the server does.
 type Store struct {
-	base   *url.URL
-	token  string
-	http   *http.Client
-	closed context.Context // ends with Close
-	close  context.CancelFunc
-	checks atomic.Pointer[[]string] // as the last Check has named them
-
+	*transport
+	queueCalls
+	inboxCalls
+	checks  atomic.Pointer[[]string] // as the last Check has named them
 	singles gatherer
 }
 
@@ -50,38 +47,18 @@ var (
 )
 
 func newStore(base *url.URL, o options) *Store {
-	s := &Store{base: base, token: o.token, http: &http.Client{Transport: o.transport,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}} // a redirect could take the token elsewhere
+	t := newTransport(base, o)
+	s := &Store{transport: t, queueCalls: queueCalls{t}, inboxCalls: inboxCalls{t}}
 	s.singles.send = func(ctx context.Context, jobs []wire.NewJob) ([]wire.Enqueued, error) {
 		return s.enqueueTogether(ctx, jobs, true)
 	}
-	s.closed, s.close = context.WithCancel(context.Background())
 	return s
-}
-
-// post sends a POST request; most calls use it. complete, if not nil, rejects JSON that does not
-// answer the request: a proxy's page, or a list of another length. Without it the caller would
-// index past the end, or treat a lost lease as extended.
-func post[Out any](ctx context.Context, s *Store, path string, in any, how safety, wait time.Duration, complete func(Out) bool) (Out, error) {
-	var out Out
-	r := request{method: http.MethodPost, path: path, in: in, out: &out, safety: how, wait: wait}
-	if complete != nil {
-		r.complete = func() bool { return complete(out) }
-	}
-	err := s.call(ctx, r)
-	return out, err
-}
-
-func get[Out any](ctx context.Context, s *Store, path string) (Out, error) {
-	var out Out
-	err := s.call(ctx, request{method: http.MethodGet, path: path, out: &out})
-	return out, err
 }
 
 // IDs leases a block of ids. A repeated call leases another one, which wastes the first and nothing
 // else.
 func (s *Store) IDs(ctx context.Context, n int) (sojourn.ID, error) {
-	a, err := post[wire.IDsAnswer](ctx, s, "/v1/ids", wire.IDsRequest{Count: n}, safe, 0, func(a wire.IDsAnswer) bool { return a.First > 0 })
+	a, err := post[wire.IDsAnswer](ctx, s.transport, "/v1/ids", wire.IDsRequest{Count: n}, safe, 0, func(a wire.IDsAnswer) bool { return a.First > 0 })
 	return a.First, err
 }
 
@@ -134,7 +111,7 @@ func (s *Store) enqueue(ctx context.Context, send []wire.NewJob, partial bool) (
 }
 
 func (s *Store) enqueueTogether(ctx context.Context, send []wire.NewJob, partial bool) ([]wire.Enqueued, error) {
-	a, err := post(ctx, s, "/v1/jobs/batch", wire.EnqueueRequest{Jobs: send, Partial: partial}, safe, 0, func(a wire.EnqueueAnswer) bool {
+	a, err := post(ctx, s.transport, "/v1/jobs/batch", wire.EnqueueRequest{Jobs: send, Partial: partial}, safe, 0, func(a wire.EnqueueAnswer) bool {
 		return len(a.Jobs) == len(send) && !slices.ContainsFunc(a.Jobs, func(e wire.Enqueued) bool { return e.Error == nil && (e.ID <= 0 || e.State == 0) })
 	})
 	return a.Jobs, err
@@ -154,7 +131,7 @@ func (s *Store) Claim(ctx context.Context, r driver.ClaimRequest) ([]driver.Clai
 	if r.Number == 0 {
 		how = unsafe
 	}
-	a, err := post[wire.ClaimAnswer](ctx, s, "/v1/claim", wire.ClaimRequest(r), how, min(r.Wait, sojourn.MaxWait), func(a wire.ClaimAnswer) bool {
+	a, err := post[wire.ClaimAnswer](ctx, s.transport, "/v1/claim", wire.ClaimRequest(r), how, min(r.Wait, sojourn.MaxWait), func(a wire.ClaimAnswer) bool {
 		return a.Jobs != nil && !slices.ContainsFunc(a.Jobs, func(c wire.Claimed) bool { return c.Lease.ID <= 0 || c.Lease.ID != c.Job.ID })
 	})
 	if err != nil {
@@ -165,7 +142,7 @@ func (s *Store) Claim(ctx context.Context, r driver.ClaimRequest) ([]driver.Clai
 
 // Extend prolongs leases.
 func (s *Store) Extend(ctx context.Context, leases []sojourn.Lease) ([]driver.Extended, error) {
-	a, err := post[wire.ExtendAnswer](ctx, s, "/v1/extend", wire.ExtendRequest{Leases: leases}, safe, 0, func(a wire.ExtendAnswer) bool {
+	a, err := post[wire.ExtendAnswer](ctx, s.transport, "/v1/extend", wire.ExtendRequest{Leases: leases}, safe, 0, func(a wire.ExtendAnswer) bool {
 		return len(a.Leases) == len(leases) && !slices.ContainsFunc(a.Leases, wire.Extended.Broken)
 	})
 	if err != nil {
@@ -183,7 +160,7 @@ func (s *Store) Save(ctx context.Context, items []driver.Saved) ([]driver.Extend
 		}
 	}
 	body := wire.SaveRequest{Items: wire.Each(items, func(i driver.Saved) wire.Saved { return wire.Saved(i) })}
-	a, err := post(ctx, s, "/v1/save", body, how, 0, func(a wire.SaveAnswer) bool {
+	a, err := post(ctx, s.transport, "/v1/save", body, how, 0, func(a wire.SaveAnswer) bool {
 		return len(a.Leases) == len(items) && !slices.ContainsFunc(a.Leases, wire.Extended.Broken)
 	})
 	if err != nil {
@@ -198,7 +175,7 @@ func (s *Store) Finish(ctx context.Context, outcomes []sojourn.Outcome) ([]drive
 		o.Reason, o.Text = sojourn.Cut(o.Reason, sojourn.MaxReason), sojourn.Cut(o.Text, sojourn.MaxError) // as the store would
 		return wire.OutcomeOf(o)
 	})}
-	a, err := post(ctx, s, "/v1/finish", body, safe, 0, func(a wire.FinishAnswer) bool {
+	a, err := post(ctx, s.transport, "/v1/finish", body, safe, 0, func(a wire.FinishAnswer) bool {
 		return len(a.Outcomes) == len(outcomes) && !slices.ContainsFunc(a.Outcomes, unfinished)
 	})
 	if err != nil {
@@ -227,7 +204,7 @@ func (s *Store) Edit(ctx context.Context, f sojourn.Filter, e sojourn.Edit) (soj
 	case e.Action == sojourn.EditCancel || e.Action == sojourn.EditFail:
 		how = safe
 	}
-	a, err := post[wire.EditAnswer](ctx, s, "/v1/jobs/edit", wire.EditRequest{Filter: wire.FilterOf(f), Edit: wire.Edit(e)}, how, 0, func(a wire.EditAnswer) bool { return a.Items != nil })
+	a, err := post[wire.EditAnswer](ctx, s.transport, "/v1/jobs/edit", wire.EditRequest{Filter: wire.FilterOf(f), Edit: wire.Edit(e)}, how, 0, func(a wire.EditAnswer) bool { return a.Items != nil })
 	if err != nil {
 		return sojourn.Edited{}, err
 	}
@@ -236,7 +213,7 @@ func (s *Store) Edit(ctx context.Context, f sojourn.Filter, e sojourn.Edit) (soj
 
 // Find returns jobs.
 func (s *Store) Find(ctx context.Context, f sojourn.Filter) ([]sojourn.Job, error) {
-	a, err := post[wire.JobsAnswer](ctx, s, "/v1/jobs/find", wire.FilterOf(f), looks, min(f.Wait, sojourn.MaxWait), func(a wire.JobsAnswer) bool {
+	a, err := post[wire.JobsAnswer](ctx, s.transport, "/v1/jobs/find", wire.FilterOf(f), looks, min(f.Wait, sojourn.MaxWait), func(a wire.JobsAnswer) bool {
 		return a.Jobs != nil && !slices.ContainsFunc(a.Jobs, func(j wire.JobView) bool { return j.ID <= 0 })
 	})
 	if err != nil {
@@ -251,34 +228,34 @@ func jobPath(id sojourn.ID, part string) string {
 
 // History returns the history of a job.
 func (s *Store) History(ctx context.Context, id sojourn.ID, after int32, limit int) ([]sojourn.Attempt, error) {
-	a, err := get[wire.HistoryAnswer](ctx, s, fmt.Sprintf("%s?after=%d&limit=%d", jobPath(id, "/history"), after, limit))
+	a, err := get[wire.HistoryAnswer](ctx, s.transport, fmt.Sprintf("%s?after=%d&limit=%d", jobPath(id, "/history"), after, limit))
 	return a.History, err
 }
 
 // Log returns the lines of a job's own log.
 func (s *Store) Log(ctx context.Context, id sojourn.ID) ([]sojourn.LogLine, error) {
-	a, err := get[wire.LogAnswer](ctx, s, jobPath(id, "/log"))
+	a, err := get[wire.LogAnswer](ctx, s.transport, jobPath(id, "/log"))
 	return a.Log, err
 }
 
 // Why evaluates the gates for a job.
 func (s *Store) Why(ctx context.Context, id sojourn.ID) (sojourn.Why, error) {
-	return get[sojourn.Why](ctx, s, jobPath(id, "/why"))
+	return get[sojourn.Why](ctx, s.transport, jobPath(id, "/why"))
 }
 
 // Sweep processes overdue jobs and responses.
 func (s *Store) Sweep(ctx context.Context, limit int) (driver.Swept, error) {
-	return post[driver.Swept](ctx, s, "/v1/sweep", wire.SweepRequest{Limit: limit}, unsafe, 0, nil)
+	return post[driver.Swept](ctx, s.transport, "/v1/sweep", wire.SweepRequest{Limit: limit}, unsafe, 0, nil)
 }
 
 // Status describes the store behind the server.
 func (s *Store) Status(ctx context.Context) (sojourn.Status, error) {
-	return get[sojourn.Status](ctx, s, "/v1/status")
+	return get[sojourn.Status](ctx, s.transport, "/v1/status")
 }
 
 // Check returns the invariant violations of the store behind the server.
 func (s *Store) Check(ctx context.Context) ([]driver.Violation, error) {
-	a, err := post[wire.CheckAnswer](ctx, s, "/v1/check", nil, looks, time.Hour, func(a wire.CheckAnswer) bool { return len(a.Checks) > 0 })
+	a, err := post[wire.CheckAnswer](ctx, s.transport, "/v1/check", nil, looks, time.Hour, func(a wire.CheckAnswer) bool { return len(a.Checks) > 0 })
 	s.checks.Store(&a.Checks)
 	return a.Violations, err
 }

@@ -26,6 +26,15 @@ const (
 	companyPart = 3
 )
 
+// claimer claims jobs for a run.
+type claimer struct {
+	r         *run
+	kinds     []string // with a handler here
+	decidable []string // those among them with a retry policy
+	pollable  []string // those among them with a poll function
+	pending   pending  // guarded by r.mu
+}
+
 // ask holds the parameters of a claim.
 type ask struct {
 	max      int
@@ -55,43 +64,43 @@ type pending struct {
 //
 // A full worker does not claim only jobs of weight 0: the store would have to scan all jobs before
 // them.
-func (r *run) room(aloneIn time.Duration, fill bool) (_ ask, ok bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	limit, refill := int64(r.w.o.Concurrency), int64(r.w.o.MinConcurrency)
+func (c *claimer) room(aloneIn time.Duration, fill bool) (_ ask, ok bool) {
+	c.r.mu.Lock()
+	defer c.r.mu.Unlock()
+	limit, refill := int64(c.r.w.o.Concurrency), int64(c.r.w.o.MinConcurrency)
 	if fill {
 		refill = limit
 	}
-	hand := min(limit+sojourn.MaxBatch-int64(len(r.steps)), sojourn.MaxBatch)
-	wait := min(claimWait, r.w.o.Lease/3)
+	hand := min(limit+sojourn.MaxBatch-int64(len(c.r.steps)), sojourn.MaxBatch)
+	wait := min(claimWait, c.r.w.o.Lease/3)
 	switch {
-	case hand <= 0 || r.used >= refill:
+	case hand <= 0 || c.r.used >= refill:
 		return ask{}, false
-	case r.active == 0 && aloneIn <= 0:
+	case c.r.active == 0 && aloneIn <= 0:
 		return ask{max: 1, capacity: sojourn.MaxWeight, wait: wait, alone: true}, true
 	}
-	free := limit - r.used
+	free := limit - c.r.used
 	return ask{max: int(min(free, hand)), capacity: free, wait: min(wait, askAnew)}, true
 }
 
-// claimLoop claims jobs until ctx ends, or the store returns an error that cannot be retried.
-func (r *run) claimLoop(ctx context.Context) error {
+// loop claims jobs until ctx ends, or the store returns an error that cannot be retried.
+func (c *claimer) loop(ctx context.Context) error {
 	pause := backoff{first: 100 * time.Millisecond, limit: 10 * time.Second}
 	var aloneAt time.Time
 	var fill bool             // the last claim has taken one job alone
 	var backlog time.Duration // duration of the last claim, if it got as many jobs as it asked for
 	for ctx.Err() == nil {
-		a, ok := r.room(time.Until(aloneAt), fill)
+		a, ok := c.room(time.Until(aloneAt), fill)
 		if !ok {
-			sleep(ctx, claimWait, r.changed)
+			sleep(ctx, claimWait, c.r.changed)
 			continue
 		}
-		if r.company(ctx, min(backlog/companyPart, settle)) {
-			a, _ = r.room(time.Until(aloneAt), fill)
+		if c.company(ctx, min(backlog/companyPart, settle)) {
+			a, _ = c.room(time.Until(aloneAt), fill)
 		}
-		queues, share := r.w.order.next(a.max)
+		queues, share := c.r.w.order.next(a.max)
 		asked := time.Now()
-		n, err := r.claim(ctx, a, queues, share)
+		n, err := c.claim(ctx, a, queues, share)
 		if fill = a.alone && n > 0; fill {
 			aloneAt = time.Now().Add(askAnew)
 		}
@@ -107,8 +116,8 @@ func (r *run) claimLoop(ctx context.Context) error {
 		case errors.Is(err, sojourn.ErrClosed) || sojourn.ErrorCode(err) == sojourn.CodeInvalid:
 			return err
 		default:
-			r.failed("claim", err)
-			sleep(ctx, r.w.spread(pause.next()), nil)
+			c.r.failed("claim", err)
+			sleep(ctx, c.r.w.spread(pause.next()), nil)
 		}
 	}
 	return nil
@@ -117,15 +126,15 @@ func (r *run) claimLoop(ctx context.Context) error {
 // company waits until half of the concurrency is free, and reports whether it waited. After a full
 // claim there is a backlog. Without the wait the first handler that ends would cause a claim for
 // one job, and the handlers that end meanwhile would have to wait for its response.
-func (r *run) company(ctx context.Context, limit time.Duration) (waited bool) {
-	if limit == 0 || !r.fuller() {
+func (c *claimer) company(ctx context.Context, limit time.Duration) (waited bool) {
+	if limit == 0 || !c.fuller() {
 		return false
 	}
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
-	for r.fuller() {
+	for c.fuller() {
 		select {
-		case <-r.changed:
+		case <-c.r.changed:
 		case <-timer.C:
 			return true
 		case <-ctx.Done():
@@ -136,35 +145,35 @@ func (r *run) company(ctx context.Context, limit time.Duration) (waited bool) {
 }
 
 // fuller reports whether more than half of the concurrency is in use.
-func (r *run) fuller() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return 2*r.used > int64(r.w.o.Concurrency)
+func (c *claimer) fuller() bool {
+	c.r.mu.Lock()
+	defer c.r.mu.Unlock()
+	return 2*c.r.used > int64(c.r.w.o.Concurrency)
 }
 
 var errOvertaken = errors.New("worker: the claim was overtaken")
 
 // claim takes jobs and starts them. If the outcome of a claim is unknown, the next one has the same
 // number and does not wait, so that no job is lost with a lost response.
-func (r *run) claim(ctx context.Context, a ask, queues []string, share map[string]int) (int, error) {
-	w := r.w
+func (c *claimer) claim(ctx context.Context, a ask, queues []string, share map[string]int) (int, error) {
+	w := c.r.w
 	number, unknown := w.nextClaim()
 	if unknown {
 		a.wait = 0
 	}
 	request := driver.ClaimRequest{
-		Worker: w.id, Name: w.o.Name, Number: number, Queues: queues, Kinds: r.kinds, Decidable: r.decidable, Pollable: r.pollable,
+		Worker: w.id, Name: w.o.Name, Number: number, Queues: queues, Kinds: c.kinds, Decidable: c.decidable, Pollable: c.pollable,
 		Max: a.max, Capacity: a.capacity, Lease: w.o.Lease, Wait: a.wait, Share: share, Reserve: max(w.o.ReserveAfter, 0),
 	}
 	call, cancel := context.WithTimeout(ctx, a.wait+max(w.o.Lease/3, leastAnswer))
 	defer cancel()
-	r.pend(a, cancel)
+	c.pend(a, cancel)
 	sent := time.Now()
 	got, err := w.store.Claim(call, request)
-	overtaken := r.unpend()
+	overtaken := c.unpend()
 	if err != nil && ctx.Err() != nil && sojourn.ErrorCode(err) == sojourn.CodeUnknown {
 		request.Wait, request.Close = 0, true
-		got, err = r.repeatClaim(request)
+		got, err = c.repeat(request)
 	}
 	w.claimed(number, err)
 	if err != nil && overtaken {
@@ -177,21 +186,21 @@ func (r *run) claim(ctx context.Context, a ask, queues []string, share map[strin
 	for i := range got {
 		from[i] = got[i].Job.Queue
 	}
-	r.take(got, sent, ctx.Err() != nil)
+	c.r.take(got, sent, ctx.Err() != nil)
 	w.order.took(from)
 	if len(got) > 0 {
-		r.observe(Event{Type: EventClaimed, Count: len(got), Took: time.Since(sent)})
+		c.r.observe(Event{Type: EventClaimed, Count: len(got), Took: time.Since(sent)})
 	}
 	return len(got), nil
 }
 
-// repeatClaim finds out, at shutdown, whether the cancelled claim has taken jobs, so that they can
+// repeat finds out, at shutdown, whether the cancelled claim has taken jobs, so that they can
 // be handed back. It closes the number of that claim, because the claim may still be in transit:
 // over another connection it may arrive after this call and take jobs that no worker knows of.
-func (r *run) repeatClaim(request driver.ClaimRequest) ([]driver.Claimed, error) {
-	call, cancel := context.WithTimeout(r.calls, repeatTime)
+func (c *claimer) repeat(request driver.ClaimRequest) ([]driver.Claimed, error) {
+	call, cancel := context.WithTimeout(c.r.calls, repeatTime)
 	defer cancel()
-	return r.w.store.Claim(call, request)
+	return c.r.w.store.Claim(call, request)
 }
 
 // nextClaim returns the number of the next claim, and whether it repeats one.
@@ -211,24 +220,24 @@ func (w *Worker) claimed(number int64, err error) {
 	}
 }
 
-func (r *run) pend(a ask, cancel context.CancelFunc) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.pending.capacity, r.pending.cancel, r.pending.timer = a.capacity, cancel, nil
+func (c *claimer) pend(a ask, cancel context.CancelFunc) {
+	c.r.mu.Lock()
+	defer c.r.mu.Unlock()
+	c.pending.capacity, c.pending.cancel, c.pending.timer = a.capacity, cancel, nil
 }
 
 // unpend reports whether the claim was cancelled in order to be sent again.
-func (r *run) unpend() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	p := &r.pending
+func (c *claimer) unpend() bool {
+	c.r.mu.Lock()
+	defer c.r.mu.Unlock()
+	p := &c.pending
 	p.cancel = nil
 	return p.timer != nil && !p.timer.Stop()
 }
 
 // overtake is called when a handler has ended; r.mu is held.
-func (r *run) overtake() {
-	p, free := &r.pending, int64(r.w.o.Concurrency)-r.used
+func (c *claimer) overtake() {
+	p, free := &c.pending, int64(c.r.w.o.Concurrency)-c.r.used
 	if p.cancel != nil && p.timer == nil && free > p.capacity && p.heaviest > p.capacity {
 		p.timer = time.AfterFunc(settle, p.cancel)
 	}

@@ -50,7 +50,7 @@ func (r *run) leftBehind() error {
 	for s := range r.steps {
 		s.phase = gone
 	}
-	if n := len(r.steps) + r.abandoned; n > 0 {
+	if n := len(r.steps) + r.reports.abandoned; n > 0 {
 		return fmt.Errorf("worker: stopped before the store has taken the reports about %d jobs; they run again when their leases end", n)
 	}
 	if r.active > 0 {

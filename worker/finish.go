@@ -14,7 +14,18 @@ const (
 	maxOutbytes = 4 << 20     // of results, errors and log lines in one Finish, so that large ones do not pile up to gigabytes
 )
 
-// report hands the outcome of a step to the finisher. Only the first outcome counts: later ones of
+// reporter reports the outcomes of a run's steps to the store, and flushes their logs.
+type reporter struct {
+	r      *run
+	filled chan struct{} // capacity 1: the outbox has something
+	logged chan struct{} // capacity 1: a job's log has something
+
+	// guarded by r.mu
+	outbox    []*step // those whose outcome waits to be reported, in order
+	abandoned int     // outcomes that could be reported no more
+}
+
+// report hands the outcome of a step to the reporter. Only the first outcome counts: later ones of
 // a step that was lost, or reported for a handler that ignores its context, are dropped.
 func (s *step) report(o sojourn.Outcome) {
 	s.r.mu.Lock()
@@ -27,44 +38,44 @@ func (s *step) report(o sojourn.Outcome) {
 	if o.Type == sojourn.OutcomeHold || o.Type == sojourn.OutcomeNoAnswer && o.Delay > 0 {
 		s.held = make(chan struct{})
 	}
-	s.r.outbox = append(s.r.outbox, s)
-	signal(s.r.filled)
+	s.r.reports.outbox = append(s.r.reports.outbox, s)
+	signal(s.r.reports.filled)
 }
 
-// finishLoop reports all waiting outcomes in one call, and starts the next call as soon as that one
+// loop reports all waiting outcomes in one call, and starts the next call as soon as that one
 // returns; in between it flushes the logs of running jobs. One goroutine does both, so that the
 // lines of a step are on disk, or in its outcome, when it ends.
-func (r *run) finishLoop() {
+func (p *reporter) loop() {
 	pause := backoff{first: 50 * time.Millisecond, limit: 5 * time.Second}
 	var flush <-chan time.Time
 	for {
 		select {
-		case <-r.filled:
-		case <-r.logged:
+		case <-p.filled:
+		case <-p.logged:
 			if flush == nil {
 				flush = time.After(logEvery)
 			}
 		case <-flush:
 			flush = nil
-			if !r.flush() {
-				signal(r.logged)
+			if !p.flush() {
+				signal(p.logged)
 			}
-		case <-r.calls.Done():
+		case <-p.r.calls.Done():
 			return
 		}
-		for batch := r.batch(); len(batch) > 0; batch = r.batch() {
-			err := r.finish(batch)
+		for batch := p.batch(); len(batch) > 0; batch = p.batch() {
+			err := p.finish(batch)
 			switch {
 			case err == nil:
 				pause.reset()
 			case errors.Is(err, sojourn.ErrClosed):
-				r.failed("finish", err)
-				r.giveUp(batch)
+				p.r.failed("finish", err)
+				p.giveUp(batch)
 			default:
-				r.failed("finish", err)
-				sleep(r.calls, pause.next(), nil)
+				p.r.failed("finish", err)
+				sleep(p.r.calls, pause.next(), nil)
 			}
-			if r.calls.Err() != nil {
+			if p.r.calls.Err() != nil {
 				return
 			}
 		}
@@ -72,11 +83,11 @@ func (r *run) finishLoop() {
 }
 
 // batch is the front of the outbox. The steps stay in it until the store has confirmed them.
-func (r *run) batch() []*step {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (p *reporter) batch() []*step {
+	p.r.mu.Lock()
+	defer p.r.mu.Unlock()
 	n, size := 0, 0
-	for _, s := range r.outbox[:min(len(r.outbox), sojourn.MaxBatch)] {
+	for _, s := range p.outbox[:min(len(p.outbox), sojourn.MaxBatch)] {
 		s.out.Log = append(s.out.Log, s.log.take()...)
 		size += len(s.out.Result) + len(s.out.Text) + len(s.out.Verdict.Checkpoint)
 		for _, l := range s.out.Log {
@@ -87,38 +98,38 @@ func (r *run) batch() []*step {
 		}
 		n++
 	}
-	return r.outbox[:n:n]
+	return p.outbox[:n:n]
 }
 
 // finish reports one batch. An error means that its outcome is unknown or that nothing happened;
 // repeating it is safe.
-func (r *run) finish(batch []*step) error {
+func (p *reporter) finish(batch []*step) error {
 	outcomes := make([]sojourn.Outcome, len(batch))
 	for i, s := range batch {
 		outcomes[i] = s.out
 	}
-	call, cancel := context.WithTimeout(r.calls, r.w.o.Lease)
+	call, cancel := context.WithTimeout(p.r.calls, p.r.w.o.Lease)
 	defer cancel()
-	answers, err := r.w.store.Finish(call, outcomes)
+	answers, err := p.r.w.store.Finish(call, outcomes)
 	if code := sojourn.ErrorCode(err); code == sojourn.CodeInvalid || code == sojourn.CodeInvalidJSON || code == sojourn.CodeTooLarge {
-		return r.finishSingly(batch, err)
+		return p.finishSingly(batch, err)
 	}
 	if err != nil {
 		return err
 	}
-	r.settle(batch, answers)
+	p.settle(batch, answers)
 	return nil
 }
 
 // finishSingly reports the outcomes of a refused batch one by one, so that the invalid outcome does
 // not block the others.
-func (r *run) finishSingly(batch []*step, refusal error) error {
+func (p *reporter) finishSingly(batch []*step, refusal error) error {
 	if len(batch) == 1 {
-		r.settle(batch, []driver.Finished{{Status: driver.FinishRefused, Err: refusal}})
+		p.settle(batch, []driver.Finished{{Status: driver.FinishRefused, Err: refusal}})
 		return nil
 	}
 	for i := range batch {
-		if err := r.finish(batch[i : i+1]); err != nil {
+		if err := p.finish(batch[i : i+1]); err != nil {
 			return err
 		}
 	}
@@ -126,10 +137,10 @@ func (r *run) finishSingly(batch []*step, refusal error) error {
 }
 
 // settle removes the confirmed steps from the outbox. batch is its front.
-func (r *run) settle(batch []*step, answers []driver.Finished) {
+func (p *reporter) settle(batch []*step, answers []driver.Finished) {
 	var again []*step
 	var events []Event // to observe or to log
-	r.mu.Lock()
+	p.r.mu.Lock()
 	for i, s := range batch {
 		a := answers[i]
 		if a.Status == driver.FinishRefused && s.replace(a.Err) {
@@ -149,24 +160,24 @@ func (r *run) settle(batch []*step, answers []driver.Finished) {
 			e.Call, e.Err = "finish", a.Err
 		}
 		e.State, e.Ran, e.Took = a.State, s.returned.Sub(s.began), time.Since(s.returned)
-		if r.w.o.Observer != nil || e.Err != nil || e.Type == EventFailure {
+		if p.r.w.o.Observer != nil || e.Err != nil || e.Type == EventFailure {
 			events = append(events, e)
 		}
 	}
-	r.outbox = append(r.outbox[len(batch):], again...)
-	if len(r.outbox) == 0 {
-		r.outbox = nil // frees the steps before
+	p.outbox = append(p.outbox[len(batch):], again...)
+	if len(p.outbox) == 0 {
+		p.outbox = nil // frees the steps before
 	}
-	r.mu.Unlock()
+	p.r.mu.Unlock()
 	for _, e := range events {
 		if e.Type == EventFailure {
-			r.w.log.Error("sojourn: the store refuses each report about a job; its lease will end", "job", e.Job, "error", e.Err)
+			p.r.w.log.Error("sojourn: the store refuses each report about a job; its lease will end", "job", e.Job, "error", e.Err)
 		} else if e.Err != nil {
-			r.w.log.Warn("sojourn: a handler returned an error after its transaction had completed the job", "kind", e.Kind, "job", e.Job, "error", e.Err)
+			p.r.w.log.Warn("sojourn: a handler returned an error after its transaction had completed the job", "kind", e.Kind, "job", e.Job, "error", e.Err)
 		}
-		r.observe(e)
+		p.r.observe(e)
 	}
-	signal(r.changed)
+	signal(p.r.changed)
 }
 
 // replace replaces an outcome that the store refuses by the error: once with the step's log, once
@@ -198,27 +209,27 @@ func (s *step) replace(err error) bool {
 }
 
 // giveUp drops a batch that can no longer be reported.
-func (r *run) giveUp(batch []*step) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (p *reporter) giveUp(batch []*step) {
+	p.r.mu.Lock()
+	defer p.r.mu.Unlock()
 	for _, s := range batch {
 		s.forget()
 	}
-	r.abandoned += len(batch)
-	r.outbox = r.outbox[len(batch):]
-	signal(r.changed)
+	p.abandoned += len(batch)
+	p.outbox = p.outbox[len(batch):]
+	signal(p.r.changed)
 }
 
 // flush saves the logs of running jobs. Lines that cannot be saved now stay for the next flush.
-func (r *run) flush() (done bool) {
-	r.mu.Lock()
+func (p *reporter) flush() (done bool) {
+	p.r.mu.Lock()
 	var steps []*step
-	for s := range r.steps {
+	for s := range p.r.steps {
 		if s.phase == running && !s.inTx && s.log.waits() && len(steps) < sojourn.MaxBatch {
 			steps = append(steps, s)
 		}
 	}
-	r.mu.Unlock()
+	p.r.mu.Unlock()
 	if len(steps) == 0 {
 		return true
 	}
@@ -226,12 +237,12 @@ func (r *run) flush() (done bool) {
 	for i, s := range steps {
 		items[i] = driver.Saved{Lease: s.lease, Log: s.log.take()}
 	}
-	call, cancel := context.WithTimeout(r.calls, r.w.o.Lease)
+	call, cancel := context.WithTimeout(p.r.calls, p.r.w.o.Lease)
 	defer cancel()
 	sent := time.Now()
-	answers, err := r.w.store.Save(call, items)
+	answers, err := p.r.w.store.Save(call, items)
 	if err != nil {
-		r.failed("save", err)
+		p.r.failed("save", err)
 		for i, s := range steps {
 			s.log.putBack(items[i].Log)
 		}
@@ -240,11 +251,11 @@ func (r *run) flush() (done bool) {
 	for i, s := range steps {
 		switch {
 		case answers[i].Err == nil:
-			r.extended([]*step{s}, sent)
+			p.r.extended([]*step{s}, sent)
 		case errors.Is(answers[i].Err, sojourn.ErrLeaseLost):
 			s.lose(answers[i].Reason)
 		default:
-			r.failed("save", answers[i].Err)
+			p.r.failed("save", answers[i].Err)
 		}
 	}
 	return len(steps) < sojourn.MaxBatch

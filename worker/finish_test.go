@@ -96,15 +96,15 @@ func TestFinishLost(t *testing.T) {
 func TestFinishIsBoundedInBytes(t *testing.T) {
 	f := newFake()
 	f.maxBytes = sojourn.MaxMaxBytes
-	r := &run{w: New(sojourn.NewClient(f), Options{})}
+	p := &reporter{r: &run{w: New(sojourn.NewClient(f), Options{})}}
 	for range 10 {
-		r.outbox = append(r.outbox, &step{out: sojourn.Outcome{Result: make([]byte, 1<<20)}})
+		p.outbox = append(p.outbox, &step{out: sojourn.Outcome{Result: make([]byte, 1<<20)}})
 	}
-	if n := len(r.batch()); n != 4 {
+	if n := len(p.batch()); n != 4 {
 		t.Errorf("%d outcomes of 1 MiB in one call, want 4", n)
 	}
-	r.outbox[0].out.Result = make([]byte, 10<<20)
-	if n := len(r.batch()); n != 1 {
+	p.outbox[0].out.Result = make([]byte, 10<<20)
+	if n := len(p.batch()); n != 1 {
 		t.Errorf("%d outcomes in one call, want the large one alone", n)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// jobLog is the slog.Handler of Job.Log. It buffers the lines of one step until the finisher takes
+// jobLog is the slog.Handler of Job.Log. It buffers the lines of one step until the reporter takes
 // them: at most a second, or with the outcome. It never waits and is bounded: if lines are not
 // taken in time, only the step's first and the newest 99 stay.
 type jobLog struct {
@@ -21,7 +21,7 @@ type jobLog struct {
 	attrs string // those of WithAttrs, as text
 }
 
-// lines are the lines that the finisher has not taken yet.
+// lines are the lines that the reporter has not taken yet.
 type lines struct {
 	attempt int32
 	wake    chan struct{}

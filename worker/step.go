@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"reflect"
 	"runtime/debug"
 	"slices"
@@ -14,8 +13,7 @@ import (
 	"github.com/sojourn-queue/sojourn/driver"
 )
 
-// step is one taken job of the worker, from the claim until its report is confirmed. It is the
-// driver.Step of its Job.
+// step is one taken job of the worker, from the claim until its report is confirmed.
 type step struct {
 	r        *run
 	h        *handling // nil if the kind has none here
@@ -74,7 +72,7 @@ func (r *run) take(got []driver.Claimed, sent time.Time, back bool) {
 		r.steps[s] = struct{}{}
 		r.active++
 		r.used += s.weight
-		r.pending.heaviest = max(r.pending.heaviest, s.weight)
+		r.claims.pending.heaviest = max(r.claims.pending.heaviest, s.weight)
 	}
 	if !back {
 		r.waiting = append(r.waiting, steps...)
@@ -91,7 +89,7 @@ func (r *run) take(got []driver.Claimed, sent time.Time, back bool) {
 
 func (r *run) newStep(c *driver.Claimed) *step {
 	s := &step{r: r, h: r.w.handlers[c.Job.Kind], job: &c.Job, lease: c.Lease, purpose: c.Purpose, history: c.History,
-		leaseFor: c.LeaseFor, began: time.Now(), log: lines{attempt: c.Job.Attempt, wake: r.logged}}
+		leaseFor: c.LeaseFor, began: time.Now(), log: lines{attempt: c.Job.Attempt, wake: r.reports.logged}}
 	s.job.Result, s.job.ResultType = nil, "" // of an earlier generation, if anything
 	s.as = original{c.Job.Kind, c.Job.Queue, c.Job.Failures, c.Job.Policy.MaxAttempts, c.Job.Policy.OnPanic, c.Job.Policy.Strict()}
 	if s.leaseFor <= 0 {
@@ -110,7 +108,7 @@ func (r *run) newStep(c *driver.Claimed) *step {
 		whole := c.Job
 		s.whole = &whole
 	}
-	driver.Attach(s.job, s)
+	driver.Attach(s.job, handlerStep{s})
 	return s
 }
 
@@ -357,51 +355,10 @@ func (s *step) leave() {
 	}
 	s.r.active--
 	s.r.used -= s.weight
-	s.r.overtake()
+	s.r.claims.overtake()
 	s.r.mu.Unlock()
 	signal(s.r.changed)
 }
-
-// SaveCheckpoint implements driver.Step.
-func (s *step) SaveCheckpoint(ctx context.Context, b []byte) error {
-	return s.save(ctx, driver.Saved{Checkpoint: b})
-}
-
-// SetProgress implements driver.Step.
-func (s *step) SetProgress(ctx context.Context, text string) error {
-	return s.save(ctx, driver.Saved{Progress: &text})
-}
-
-// SetKey implements driver.Step.
-func (s *step) SetKey(ctx context.Context, key string) error {
-	return s.save(ctx, driver.Saved{Key: key})
-}
-
-// save writes under the step's lease. After the step was reported or lost it returns
-// sojourn.ErrLeaseLost.
-func (s *step) save(ctx context.Context, saved driver.Saved) error {
-	if !s.owns() {
-		return sojourn.ErrLeaseLost
-	}
-	saved.Lease = s.lease
-	sent := time.Now()
-	answers, err := s.r.w.store.Save(ctx, []driver.Saved{saved})
-	if err != nil {
-		return err
-	}
-	if errors.Is(answers[0].Err, sojourn.ErrLeaseLost) {
-		s.lose(answers[0].Reason)
-	} else if answers[0].Err == nil {
-		s.r.extended([]*step{s}, sent)
-	}
-	return answers[0].Err
-}
-
-// RespondURL is Options.RespondURL, for Job.RespondURL.
-func (s *step) RespondURL() string { return s.r.w.o.RespondURL }
-
-// Logger writes to the job's own log.
-func (s *step) Logger() *slog.Logger { return slog.New(&jobLog{lines: &s.log}) }
 
 func (s *step) owns() bool {
 	s.r.mu.Lock()

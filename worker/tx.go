@@ -11,17 +11,6 @@ import (
 // The worker does not see whether that is committed, so it reports the outcome of a rollback: an
 // error. After a commit the lease is no longer valid, and the report changes nothing.
 
-// InTx implements driver.TxStep.
-func (s *step) InTx() ([]sojourn.LogLine, error) {
-	s.r.mu.Lock()
-	defer s.r.mu.Unlock()
-	if s.phase != running {
-		return nil, sojourn.ErrLeaseLost
-	}
-	s.inTx = true
-	return s.log.peek(), nil // the report carries them too, for the case of a rollback
-}
-
 func (s *step) leftAlone() bool {
 	s.r.mu.Lock()
 	defer s.r.mu.Unlock()

@@ -84,7 +84,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	defer w.end()
 	r.loop(r.sweepLoop)
 	grace := w.o.Grace
-	err = r.claimLoop(ctx)
+	err = r.claims.loop(ctx)
 	if errors.Is(err, sojourn.ErrClosed) {
 		grace = 0 // the handlers' results cannot be stored any more
 	}
@@ -101,7 +101,7 @@ func (w *Worker) RunOnce(ctx context.Context) (bool, error) {
 	}
 	defer w.end()
 	queues, _ := w.order.next(1)
-	n, err := r.claim(ctx, ask{max: 1, capacity: sojourn.MaxWeight}, queues, nil)
+	n, err := r.claims.claim(ctx, ask{max: 1, capacity: sojourn.MaxWeight}, queues, nil)
 	if err == nil && n > 0 {
 		r.await(ctx, r.nothingLeft)
 	}
@@ -130,13 +130,15 @@ func (w *Worker) begin(ctx context.Context) (*run, error) {
 	w.started, w.busy = true, true
 	r := &run{
 		w: w, base: context.WithoutCancel(ctx), steps: map[*step]struct{}{},
-		changed: make(chan struct{}, 1), filled: make(chan struct{}, 1), logged: make(chan struct{}, 1), sooner: make(chan struct{}, 1),
+		changed: make(chan struct{}, 1), sooner: make(chan struct{}, 1),
 	}
-	r.kinds, r.decidable, r.pollable = w.kinds()
+	r.claims.r = r
+	r.claims.kinds, r.claims.decidable, r.claims.pollable = w.kinds()
+	r.reports = reporter{r: r, filled: make(chan struct{}, 1), logged: make(chan struct{}, 1)}
 	r.calls, r.stop = context.WithCancel(r.base)
 	r.loop(r.extendLoop)
 	r.loop(r.watchLoop)
-	r.loop(r.finishLoop)
+	r.loop(r.reports.loop)
 	return r, nil
 }
 
@@ -169,29 +171,23 @@ func (w *Worker) spread(d time.Duration) time.Duration {
 
 // run is the state of one call of Run that its roles share.
 type run struct {
-	w         *Worker
-	kinds     []string        // with a handler here
-	decidable []string        // those among them with a retry policy
-	pollable  []string        // those among them with a poll function
-	base      context.Context // parent of handlers' contexts: the values of Run's context, not its end
-	calls     context.Context // for calls to the store that go on after Run's context has ended
-	stop      context.CancelFunc
-	loops     sync.WaitGroup
-	changed   chan struct{} // capacity 1: a handler returned, or a report was answered
-	filled    chan struct{} // capacity 1: the outbox has something
-	logged    chan struct{} // capacity 1: a job's log has something
-	sooner    chan struct{} // capacity 1: watchAt is earlier than it was
+	w       *Worker
+	base    context.Context // parent of handlers' contexts: the values of Run's context, not its end
+	calls   context.Context // for calls to the store that go on after Run's context has ended
+	stop    context.CancelFunc
+	loops   sync.WaitGroup
+	claims  claimer
+	reports reporter
+	changed chan struct{} // capacity 1: a handler returned, or a report was answered
+	sooner  chan struct{} // capacity 1: watchAt is earlier than it was
 
-	mu        sync.Mutex // guards the fields below and those of step that say so
-	steps     map[*step]struct{}
-	waiting   []*step   // those that no goroutine has begun, in order
-	coming    bool      // a goroutine that takes one of them is on its way
-	watchAt   time.Time // when to look next which leases end
-	outbox    []*step   // those whose outcome waits to be reported, in order
-	active    int       // handlers that run
-	used      int64     // their weight
-	abandoned int       // outcomes that could be reported no more
-	pending   pending
+	mu      sync.Mutex // guards the fields below, and those of step, claimer and reporter that say so
+	steps   map[*step]struct{}
+	waiting []*step   // those that no goroutine has begun, in order
+	coming  bool      // a goroutine that takes one of them is on its way
+	watchAt time.Time // when to look next which leases end
+	active  int       // handlers that run
+	used    int64     // their weight
 }
 
 // loop runs one role until the drain has ended.

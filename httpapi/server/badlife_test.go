@@ -244,32 +244,6 @@ func TestRate(t *testing.T) {
 	}
 }
 
-// TestBucket counts by a clock of its own.
-func TestBucket(t *testing.T) {
-	r := rates{perSecond: 10, full: map[bucketKey]time.Time{}}
-	now := time.Unix(1000, 0)
-	for i := range 10 {
-		if left, wait := r.take("a", reading, now); wait != 0 || left != 9-i {
-			t.Fatalf("request %d: left %d, wait %v", i, left, wait)
-		}
-	}
-	if _, wait := r.take("a", claiming, now); wait != 100*time.Millisecond {
-		t.Errorf("the eleventh waits %v", wait)
-	}
-	if _, wait := r.take("a", finishing, now); wait != 0 {
-		t.Errorf("a report waits %v", wait)
-	}
-	if _, wait := r.take("a", reading, now.Add(100*time.Millisecond)); wait != 0 {
-		t.Errorf("after a tenth it waits %v", wait)
-	}
-	if _, wait := r.take("a", reading, now.Add(100*time.Millisecond)); wait == 0 {
-		t.Error("a tenth of a second gives two")
-	}
-	if left, wait := r.take("a", reading, now.Add(time.Hour)); wait != 0 || left != 9 {
-		t.Errorf("after an hour: left %d, wait %v", left, wait)
-	}
-}
-
 // TestTransportSecurity: over TLS, and only there, Strict-Transport-Security is sent.
 func TestTransportSecurity(t *testing.T) {
 	s := newSite(t, Options{Open: true})

@@ -183,7 +183,7 @@ func TestStreamIsCut(t *testing.T) {
 // settle wants so many jobs stored, also after the server is done with all requests.
 func (s *site) settle(want int) {
 	s.Helper()
-	for end := time.Now().Add(patience); s.server.admit.requests.Load() > 0; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience); s.server.admit.Requests() > 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			s.Fatal("a request does not end")
 		}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
+	"github.com/sojourn-queue/sojourn/httpapi/server/internal/admission"
 	"github.com/sojourn-queue/sojourn/internal/connlimit"
 	"github.com/sojourn-queue/sojourn/internal/jsonform"
 )
@@ -168,7 +169,7 @@ func (c *call) readBody() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := c.body.ReadAll(in, announced, c.most, shares[c.class])
+	b, err := c.body.ReadAll(in, announced, c.most, c.class.Share())
 	if err != nil {
 		return nil, c.broken(err)
 	}
@@ -183,7 +184,7 @@ func (c *call) readBody() ([]byte, error) {
 	if err := c.begin(int64(len(b))); err != nil {
 		return nil, err
 	}
-	c.slot.read = time.Now()
+	c.slot.BodyRead()
 	return b, nil
 }
 
@@ -230,7 +231,7 @@ func (c *call) broken(err error) error {
 	case large, errors.Is(err, connlimit.ErrTooLarge):
 		return c.tooLarge()
 	case errors.Is(err, connlimit.ErrNoRoom):
-		return overloaded()
+		return admission.Overloaded()
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		e := wire.Refusal(wire.CodeBodyTimeout, "the body did not arrive in time: at least %d KiB, or its end, must come within %v", connlimit.MinPiece>>10, c.patience)
 		e.Retryable = true

@@ -7,7 +7,7 @@
 // route with every sort of token.
 //
 // A request passes, in this order: its id and the log (server.go), authentication (auth.go),
-// admission (admit.go), decoding (bind.go), the operation (jobs.go, work.go, queues.go,
+// admission (internal/admission), decoding (bind.go), the operation (jobs.go, work.go, queues.go,
 // operate.go), and encoding. An operation checks the token's permissions for these jobs, calls the
 // store, and translates the result. All other decisions are the store's.
 package server

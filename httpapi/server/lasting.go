@@ -132,7 +132,7 @@ func (c *call) waiting(d time.Duration, needs func(*holder) error) (_ context.Co
 	if d <= 0 {
 		return ctx, release, nil
 	}
-	if err := c.slot.park(); err != nil {
+	if err := c.slot.Park(); err != nil {
 		release()
 		return nil, nil, err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/driver"
+	"github.com/sojourn-queue/sojourn/httpapi/server/internal/admission"
 )
 
 // meters holds this server's own metrics. /metrics shows them with those of the store.
@@ -36,9 +37,9 @@ func (m *meters) watch(s *Server) {
 	gauge := func(name, help string, fn func() float64) {
 		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, fn))
 	}
-	gauge("sojourn_http_requests_at_work", "Requests at work in this server, long polls not counted.", func() float64 { return float64(s.admit.requests.Load()) })
+	gauge("sojourn_http_requests_at_work", "Requests at work in this server, long polls not counted.", func() float64 { return float64(s.admit.Requests()) })
 	gauge("sojourn_http_bodies", "Requests whose body this server is reading; they have no slot yet.", func() float64 { return float64(s.arriving.Load()) })
-	gauge("sojourn_http_long_polls", "Requests that wait in this server for something to happen.", func() float64 { return float64(s.admit.waiting.Load()) })
+	gauge("sojourn_http_long_polls", "Requests that wait in this server for something to happen.", func() float64 { return float64(s.admit.Waiting()) })
 	gauge("sojourn_sweep_lag_seconds", "Seconds since the sweep of this server has last succeeded; since its start if it never has.", func() float64 { return s.sweepLag().Seconds() })
 	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "sojourn_build_info", Help: "1; the labels have the version of the program."}, []string{"version", "go"})
 	m.registry.MustRegister(build)
@@ -63,7 +64,7 @@ func (m *meters) sweep(s driver.Swept) { m.swept.Add(float64(s.Total())) }
 // metricsRoute serves the metrics for Prometheus. They name queues and kinds, so the route needs a
 // token like any other read. It is admitted in the class of claims: metrics are needed most when
 // the server is overloaded.
-var metricsRoute = route{method: http.MethodGet, path: "/metrics", id: "metrics", verb: access.VerbRead, class: claiming, serve: metrics}
+var metricsRoute = route{method: http.MethodGet, path: "/metrics", id: "metrics", verb: access.VerbRead, class: admission.Claiming, serve: metrics}
 
 func metrics(c *call) (any, error) {
 	if err := c.begin(0); err != nil {

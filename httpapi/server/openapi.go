@@ -35,8 +35,6 @@ const (
 
 const securityScheme = "bearer"
 
-var classNames = [...]string{reading: "read", enqueueing: "enqueue", claiming: "claim", finishing: "finish"}
-
 // describe makes the OpenAPI 3.1 document out of the table of routes.
 func describe() ([]byte, error) {
 	registry := huma.NewMapRegistry("#/components/schemas/", namer)
@@ -73,7 +71,7 @@ func namer(t reflect.Type, hint string) string {
 func operation(registry huma.Registry, rt route, problem *huma.Schema) *huma.Operation {
 	o := &huma.Operation{Method: rt.method, Path: rt.path, OperationID: rt.id, Summary: rt.summary, Tags: []string{rt.tag}, Responses: map[string]*huma.Response{},
 		Security:   []map[string][]string{{securityScheme: {string(rt.verb)}}},
-		Extensions: map[string]any{verbExtension: rt.verb, classExtension: classNames[rt.class], othersExtension: rt.others}}
+		Extensions: map[string]any{verbExtension: rt.verb, classExtension: rt.class.String(), othersExtension: rt.others}}
 	if rt.verb != access.VerbAdmin {
 		o.Security = append(o.Security, map[string][]string{securityScheme: {string(access.VerbAdmin)}})
 	}

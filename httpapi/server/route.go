@@ -12,6 +12,7 @@ import (
 	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
+	"github.com/sojourn-queue/sojourn/httpapi/server/internal/admission"
 	"github.com/sojourn-queue/sojourn/internal/connlimit"
 )
 
@@ -23,7 +24,7 @@ type route struct {
 	summary      string
 	verb         access.Verb // that a token needs; the operation checks for which jobs
 	others       others
-	class        class
+	class        admission.Class
 	in, out      reflect.Type
 	raw          bool // the body is not JSON: the operation reads it
 	serve        func(c *call) (any, error)
@@ -37,8 +38,8 @@ type call struct {
 	r      *http.Request
 	who    *holder
 	raw    bool // the operation reads the body
-	class  class
-	slot   *slot           // nil until the body has been read
+	class  admission.Class
+	slot   *admission.Slot // nil until the body has been read
 	body   *connlimit.Body // nil if none has been read
 	codec  wire.Codec
 	status int
@@ -60,7 +61,7 @@ const (
 )
 
 // op makes a route of a function.
-func op[In, Out any](method, path, id, summary string, verb access.Verb, c class, fn func(*call, *In) (Out, error)) route {
+func op[In, Out any](method, path, id, summary string, verb access.Verb, c admission.Class, fn func(*call, *In) (Out, error)) route {
 	others := refused
 	if strings.Contains(path, "{id}") {
 		others = hidden
@@ -124,11 +125,11 @@ func (s *Server) pass(rt route, w *recorder, r *http.Request) error {
 	if err := acceptable(r, rt); err != nil {
 		return err
 	}
-	if s.closing.Load() && rt.class != finishing {
+	if s.closing.Load() && rt.class != admission.Finishing {
 		return draining()
 	}
-	if s.admit.full(rt.class) {
-		return overloaded()
+	if s.admit.Full(rt.class) {
+		return admission.Overloaded()
 	}
 	ctx, cancel := context.WithCancel(access.WithCaller(r.Context(), who.caller))
 	defer cancel()
@@ -152,8 +153,8 @@ func (s *Server) pass(rt route, w *recorder, r *http.Request) error {
 }
 
 // most is how many bytes a body of a class may have.
-func (s *Server) most(c class) int64 {
-	if c == finishing {
+func (s *Server) most(c admission.Class) int64 {
+	if c == admission.Finishing {
 		return s.o.MaxBody * finishFactor
 	}
 	return s.o.MaxBody
@@ -168,14 +169,14 @@ func (c *call) begin(size int64) (err error) {
 	if c.door == nil { // without tokens, a client counts as authenticated after one whole request
 		connlimit.SetAuthenticated(c.ctx, true)
 	}
-	c.slot, err = c.admit.enter(c.class, size)
+	c.slot, err = c.admit.Enter(c.class, size)
 	return err
 }
 
 // end releases the resources of the request.
 func (c *call) end() {
 	if c.slot != nil {
-		c.slot.leave()
+		c.slot.Leave()
 	}
 	if c.body != nil {
 		c.body.Release()

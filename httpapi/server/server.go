@@ -20,6 +20,7 @@ import (
 	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
+	"github.com/sojourn-queue/sojourn/httpapi/server/internal/admission"
 	"github.com/sojourn-queue/sojourn/internal/connlimit"
 )
 
@@ -57,8 +58,8 @@ type Server struct {
 	log       *slog.Logger
 	mux       *http.ServeMux
 	door      *door
-	admit     admission
-	rates     rates
+	admit     *admission.Limiter
+	rates     *admission.Rates
 	claimants claimants
 	bodies    *connlimit.Budget
 	patience  time.Duration // of bodies
@@ -90,11 +91,11 @@ func New(ctx context.Context, store driver.Store, o Options) (*Server, error) {
 	o.MaxBytes = max(cmp.Or(o.MaxBytes, DefaultMaxBytes), o.MaxBody)
 	s := &Server{began: time.Now(), store: store, client: sojourn.NewServerClient(store), o: o, log: o.Logger, mux: http.NewServeMux(), meters: newMeters()}
 	s.setPatience(bodyPatience)
-	s.rates.perSecond, s.rates.full = o.Rate, map[bucketKey]time.Time{}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	s.admit, s.ready.worker = newAdmission(o), sojourn.ProbeQueue+"."+rand.Text()
+	s.admit, s.rates = admission.NewLimiter(o.MaxRequests, o.MaxWaiting), admission.NewRates(o.Rate)
+	s.ready.worker = sojourn.ProbeQueue + "." + rand.Text()
 	s.meters.watch(s)
 	s.drained, s.drain = context.WithCancel(context.Background())
 	if !o.Open {

@@ -14,6 +14,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
+	"github.com/sojourn-queue/sojourn/httpapi/server/internal/admission"
 )
 
 const (
@@ -49,10 +50,10 @@ func enqueueStream(c *call, _ *nothingIn) (done, error) {
 	if encoding := contentEncoding(c.r.Header); encoding != "" {
 		return done{}, wire.Refusal(wire.CodeEncoding, "the header Content-Encoding is %.64q: send a stream without a Content-Encoding", encoding)
 	}
-	if err := c.admit.wait(); err != nil {
+	if err := c.admit.Wait(); err != nil {
 		return done{}, err
 	}
-	defer c.admit.waited()
+	defer c.admit.Waited()
 	ctx, last, forget := c.last(c.ctx, c.who, func(h *holder) error { return h.has(access.VerbEnqueue) })
 	defer forget()
 	c.ctx, c.raw = ctx, false
@@ -158,7 +159,7 @@ func (s *stream) store(lines [][]byte) error {
 		if err != nil {
 			return err
 		}
-		defer slot.leave()
+		defer slot.Leave()
 		es, err := s.client.EnqueueEach(s.ctx, jobs...)
 		for k, i := range place {
 			if err != nil {
@@ -176,9 +177,9 @@ func (s *stream) store(lines [][]byte) error {
 
 // slotWhenFree takes the slot for a batch. A stream waits for it instead of being refused. Nothing
 // is read meanwhile, so the sender gets backpressure.
-func (s *stream) slotWhenFree() (*slot, error) {
+func (s *stream) slotWhenFree() (*admission.Slot, error) {
 	for {
-		slot, err := s.admit.enter(s.class, 0)
+		slot, err := s.admit.Enter(s.class, 0)
 		if err == nil {
 			return slot, nil
 		}

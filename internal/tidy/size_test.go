@@ -21,21 +21,9 @@ const (
 // tooLarge lists today's breaches of the limits. They cannot grow: a number
 // here may fall, and goes when it is no longer needed.
 var tooLarge = map[string]int{
-	". lines":                                    3_700, // the whole API of applications
-	"httpapi.Store methods":                      37,
-	"httpapi/server lines":                       3_158,
-	"internal/sqlstore files":                    85, // one file a subject, until it is divided into packages
-	"internal/sqlstore lines":                    14_120,
-	"internal/sqlstore.Store methods":            78,
-	"internal/sqlstore.tx methods":               210,
-	"store/sqlite files":                         31,
-	"store/sqlite lines":                         3_280,
-	"store/sqlite.DB methods":                    40,
-	"store/storetest/internal/sim lines":         3_100,
+	". lines":                          3_700, // the whole API of applications
+	"internal/sqlstore/txn.Tx methods": 81,
 	"store/storetest/internal/sim.model methods": 50,
-	"store/storetest/internal/sim.run methods":   52,
-	"worker.run methods":                         40,
-	"worker.step methods":                        32,
 }
 
 // sizes measures all packages: "DIR lines", "DIR files", "DIR.Type methods" and ". types".

@@ -7,12 +7,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 
 	"zombiezen.com/go/sqlite"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/store/sqlite/internal/filesys"
+	"github.com/sojourn-queue/sojourn/store/sqlite/internal/owner"
 )
 
 // Copied is the result of Backup.
@@ -45,17 +46,17 @@ func Backup(ctx context.Context, path, to string) (Copied, error) {
 	}
 	defer db.Close()
 	// The files of copies that were killed half way have dead owners.
-	mine, err := newOwner(to, defaultPrefix, 0, nil)
+	mine, err := owner.New(to, defaultPrefix, 0, nil)
 	if err != nil {
 		return Copied{}, err
 	}
-	defer mine.release()
-	if err := endDead(to, mine.id, anyPrefix, func(id string) (bool, error) {
-		return true, ignoreMissing(os.Remove(partial(to, id)))
+	defer mine.Release()
+	if err := owner.EndDead(to, mine.ID(), owner.Any, func(id string) (bool, error) {
+		return true, filesys.Remove(partial(to, id))
 	}); err != nil {
 		return Copied{}, err
 	}
-	part := partial(to, mine.id)
+	part := partial(to, mine.ID())
 	defer os.Remove(part)
 	if err := copyInto(ctx, from, part); err != nil {
 		return Copied{}, err
@@ -63,14 +64,14 @@ func Backup(ctx context.Context, path, to string) (Copied, error) {
 	if err := publish(part, to); err != nil {
 		return Copied{}, err
 	}
-	return Copied{From: from, To: to, Bytes: fileSize(to)}, nil
+	return Copied{From: from, To: to, Bytes: filesys.Size(to)}, nil
 }
 
 func partial(to, id string) string { return to + "-partial-" + id }
 
 // locateExisting finds the file of a store that must be there.
 func locateExisting(path string) (string, error) {
-	path, err := locate(path, networkFS)
+	path, err := locate(path, filesys.Network)
 	if err != nil {
 		return "", err
 	}
@@ -121,7 +122,7 @@ func copyInto(ctx context.Context, from, to string) error {
 		err = intact(ctx, to)
 	}
 	if err == nil {
-		err = syncFile(to)
+		err = filesys.Sync(to)
 	}
 	if err != nil {
 		return fmt.Errorf("sqlite: copy %s: %w", from, err)
@@ -164,27 +165,7 @@ func publish(part, to string) error {
 			return err
 		}
 	}
-	return syncDir(filepath.Dir(to))
-}
-
-func syncFile(path string) error {
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
-}
-
-// syncDir makes names durable. Windows does so by itself, and opens no folder.
-func syncDir(dir string) error {
-	if runtime.GOOS == "windows" {
-		return nil
-	}
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
+	return filesys.SyncDir(filepath.Dir(to))
 }
 
 // number reads a pragma or a query that returns one number.

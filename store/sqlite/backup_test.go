@@ -200,7 +200,7 @@ func TestRowsThatBreakAConstraint(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := d.quickCheck(c1); err == nil || !strings.Contains(err.Error(), "(CHECK constraint failed in sj_live). If it names a CHECK constraint, another program") {
+	if err := quickCheck(c1, path); err == nil || !strings.Contains(err.Error(), "(CHECK constraint failed in sj_live). If it names a CHECK constraint, another program") {
 		t.Error(err)
 	}
 	d.writer <- c1

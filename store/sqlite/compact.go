@@ -10,6 +10,8 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/store/sqlite/internal/filesys"
+	"github.com/sojourn-queue/sojourn/store/sqlite/internal/owner"
 )
 
 // Compacted is the result of Compact. Sizes are in bytes, with the write-ahead log.
@@ -48,44 +50,51 @@ func Compact(ctx context.Context, path string, full bool) (Compacted, error) {
 	defer func() { db.give(c, db.writer) }()
 	c.interruptBy(ctx)
 	defer c.undisturbed()
-	out := Compacted{Path: path, Before: fileSize(path) + fileSize(path+"-wal")}
+	out := Compacted{Path: path, Before: filesys.Size(path) + filesys.Size(path+"-wal")}
+	w := compacting{db, c}
 	if full {
-		err = db.rewrite(ctx, c)
+		err = w.rewrite(ctx)
 	} else {
-		err = db.giveBack(ctx, c)
+		err = w.giveBack(ctx)
 	}
 	if err != nil {
 		return out, because(ctx, err)
 	}
-	if err := db.cutLog(ctx, c); err != nil {
+	if err := w.cutLog(ctx); err != nil {
 		return out, because(ctx, err)
 	}
 	out.Free, err = number(c, "select freelist_count * page_size from pragma_freelist_count, pragma_page_size")
-	out.After = fileSize(path) + fileSize(path+"-wal")
+	out.After = filesys.Size(path) + filesys.Size(path+"-wal")
 	return out, err
 }
 
+// compacting is a compaction under way, with the connection that writes.
+type compacting struct {
+	db *DB
+	c  *conn
+}
+
 // giveBack moves the free pages to the end of the file and cuts them off, some at a time.
-func (d *DB) giveBack(ctx context.Context, c *conn) error {
-	if mode, err := ask(c.raw, "pragma auto_vacuum"); err != nil || mode != "2" {
-		return errors.Join(err, sojourn.Invalid("path", "%s was not made for it (auto_vacuum is %s, not 2); use --full", d.path, mode))
+func (w compacting) giveBack(ctx context.Context) error {
+	if mode, err := ask(w.c.raw, "pragma auto_vacuum"); err != nil || mode != "2" {
+		return errors.Join(err, sojourn.Invalid("path", "%s was not made for it (auto_vacuum is %s, not 2); use --full", w.db.path, mode))
 	}
 	for {
-		if free := freeBytes(filepath.Dir(d.path)); free >= 0 && free < compactRoom {
-			return d.noRoom(free, compactRoom)
+		if free := filesys.Free(filepath.Dir(w.db.path)); free >= 0 && free < compactRoom {
+			return w.noRoom(free, compactRoom)
 		}
-		left, err := number(c, "pragma freelist_count")
+		left, err := number(w.c, "pragma freelist_count")
 		if err != nil || left == 0 {
 			return err
 		}
-		if err := c.patiently(ctx, func() error { return run(c.raw, fmt.Sprintf("pragma incremental_vacuum(%d)", compactPages)) }); err != nil {
+		if err := w.c.patiently(ctx, func() error { return run(w.c.raw, fmt.Sprintf("pragma incremental_vacuum(%d)", compactPages)) }); err != nil {
 			return err
 		}
-		now, err := number(c, "pragma freelist_count")
+		now, err := number(w.c, "pragma freelist_count")
 		if err != nil || now >= left { // others free as fast
 			return err
 		}
-		d.boundWAL(c)
+		w.db.boundWAL(w.c)
 		if err := sleep(ctx, compactPause); err != nil {
 			return err
 		}
@@ -93,38 +102,38 @@ func (d *DB) giveBack(ctx context.Context, c *conn) error {
 }
 
 // rewrite is the full way.
-func (d *DB) rewrite(ctx context.Context, c *conn) error {
-	if living, err := livingOwners(d.path, d.owner.id, anyPrefix); err != nil || len(living) > 0 {
-		return errors.Join(err, sojourn.Conflict("%d other open stores use %s; stop their processes first, or compact without --full", len(living), d.path))
+func (w compacting) rewrite(ctx context.Context) error {
+	if living, err := owner.Living(w.db.path, w.db.owner.ID(), owner.Any); err != nil || len(living) > 0 {
+		return errors.Join(err, sojourn.Conflict("%d other open stores use %s; stop their processes first, or compact without --full", len(living), w.db.path))
 	}
-	content, err := number(c, "select (page_count - freelist_count) * page_size from pragma_page_count, pragma_freelist_count, pragma_page_size")
+	content, err := number(w.c, "select (page_count - freelist_count) * page_size from pragma_page_count, pragma_freelist_count, pragma_page_size")
 	if err != nil {
 		return err
 	}
-	if free := freeBytes(filepath.Dir(d.path)); free >= 0 && free < 2*content+compactRoom {
-		return d.noRoom(free, 2*content+compactRoom)
+	if free := filesys.Free(filepath.Dir(w.db.path)); free >= 0 && free < 2*content+compactRoom {
+		return w.noRoom(free, 2*content+compactRoom)
 	}
-	if err := run(c.raw, "pragma auto_vacuum=incremental"); err != nil { // takes effect with the next statement
+	if err := run(w.c.raw, "pragma auto_vacuum=incremental"); err != nil { // takes effect with the next statement
 		return err
 	}
 	// The copy goes to the disk, not to memory.
-	if err := run(c.raw, "pragma temp_store=file"); err != nil {
+	if err := run(w.c.raw, "pragma temp_store=file"); err != nil {
 		return err
 	}
-	return c.patiently(ctx, func() error { return run(c.raw, "vacuum") })
+	return w.c.patiently(ctx, func() error { return run(w.c.raw, "vacuum") })
 }
 
-func (d *DB) noRoom(free, need int64) error {
+func (w compacting) noRoom(free, need int64) error {
 	return &sojourn.Error{Code: sojourn.CodeUnavailable, Field: "path", Index: -1,
-		Message: fmt.Sprintf("the disk of %s has %d bytes free, and %d are needed; make room first", d.path, free, need)}
+		Message: fmt.Sprintf("the disk of %s has %d bytes free, and %d are needed; make room first", w.db.path, free, need)}
 }
 
 // cutLog writes the log back, with which the file becomes shorter. Readers may hold it up.
-func (d *DB) cutLog(ctx context.Context, c *conn) error {
+func (w compacting) cutLog(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, readLimit+time.Second)
 	defer cancel()
-	err := c.patiently(limited, func() error {
-		blocked, err := ask(c.raw, "pragma wal_checkpoint(truncate)")
+	err := w.c.patiently(limited, func() error {
+		blocked, err := ask(w.c.raw, "pragma wal_checkpoint(truncate)")
 		if err == nil && blocked == "1" {
 			err = sqlite.ResultBusy.ToError()
 		}

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -14,6 +12,8 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/store/sqlite/internal/filesys"
+	"github.com/sojourn-queue/sojourn/store/sqlite/internal/owner"
 )
 
 const (
@@ -25,12 +25,12 @@ const (
 // DB is one SQLite database: a connection that writes, and beside it some that read, so that
 // readers never wait for the writer. It implements sqldb.DB and sqldb.Owners.
 type DB struct {
-	path    string // absolute, without symbolic links; ":memory:"
+	lifecycle
 	prefix  string // of the tables
 	dialect sqldb.Dialect
 	relaxed bool
-	owner   *owner // nil in memory
-	level   int    // the newest version of the schema that this program can work with
+	owner   *owner.Owner // nil in memory
+	level   int          // the newest version of the schema that this program can work with
 
 	// The connections are in channels: a receiver owns the connection, and waiting for it ends with
 	// the caller's context.
@@ -38,13 +38,8 @@ type DB struct {
 	reader chan *conn // the writer's channel in memory, where there is one connection
 	probe  chan *conn // for Version
 
-	closed  chan struct{}
-	closing sync.Once
-	begins  sync.Mutex            // held while a call begins, which Close then waits for
-	calls   sync.WaitGroup        // calls under way, which use the files
-	broken  atomic.Pointer[error] // why all work is refused
-	commits atomic.Int64          // in memory, that changed something
-	updates atomic.Int64          // that have committed
+	commits atomic.Int64 // in memory, that changed something
+	updates atomic.Int64 // that have committed
 	log     walLog
 	places  []place // the files that are open; none in memory
 
@@ -78,17 +73,6 @@ func (d *DB) location() string {
 
 func (d *DB) memory() bool { return d.owner == nil }
 
-// begin lets a call use the files until it calls d.calls.Done, or refuses it.
-func (d *DB) begin() error {
-	d.begins.Lock()
-	defer d.begins.Unlock()
-	if err := d.refusal(); err != nil {
-		return err
-	}
-	d.calls.Add(1)
-	return nil
-}
-
 // take waits for a connection.
 func (d *DB) take(ctx context.Context, from chan *conn) (*conn, error) {
 	if err := ctx.Err(); err != nil {
@@ -114,31 +98,9 @@ func (d *DB) take(ctx context.Context, from chan *conn) (*conn, error) {
 // give returns a connection. An I/O error or corruption that it has seen breaks the whole DB.
 func (d *DB) give(c *conn, to chan *conn) {
 	if c.broken != nil {
-		d.broken.CompareAndSwap(nil, &c.broken)
+		d.fail(c.broken)
 	}
 	to <- c
-}
-
-// refusal is the reason why the DB refuses all work. After an I/O error the state of the disk is
-// unknown: a second fsync on the same file may report success for pages that the kernel has
-// dropped. Only a restart, which reads the file again, may continue.
-func (d *DB) refusal() error {
-	select {
-	case <-d.closed:
-		return &sojourn.Error{Code: sojourn.CodeClosed, Index: -1, Message: "the store is closed", Err: sojourn.ErrClosed}
-	default:
-	}
-	cause := d.broken.Load()
-	if cause != nil && errors.Is(*cause, errMoved) {
-		return &sojourn.Error{Code: sojourn.CodeClosed, Index: -1, Err: fmt.Errorf("%w: %w", sojourn.ErrClosed, *cause),
-			Message: fmt.Sprintf("the store refuses all work, because %v and what it writes would be lost; stop every process that uses %s, "+
-				"put the file back or restore a backup, then start again", *cause, d.path)}
-	}
-	if cause != nil {
-		return &sojourn.Error{Code: sojourn.CodeClosed, Index: -1, Err: fmt.Errorf("%w: %w", sojourn.ErrClosed, *cause),
-			Message: fmt.Sprintf("the store refuses all work after an error of the disk or file (%v); look after %s, then open it again", *cause, d.path)}
-	}
-	return nil
 }
 
 // Update implements sqldb.DB. It returns when everything that it has written or read is durable,
@@ -150,7 +112,7 @@ func (d *DB) Update(ctx context.Context, fn func(sqldb.Conn) error) error {
 	defer d.calls.Done()
 	silent, err := d.update(ctx, fn)
 	if err == nil && !silent {
-		err = d.durable()
+		err = d.log.durable()
 	}
 	if err != nil {
 		return err
@@ -209,7 +171,7 @@ func (d *DB) View(ctx context.Context, fn func(sqldb.Conn) error) error {
 	if err := d.view(ctx, fn); err != nil {
 		return err
 	}
-	if err := d.durable(); err != nil {
+	if err := d.log.durable(); err != nil {
 		return err
 	}
 	return d.inPlace()
@@ -284,7 +246,7 @@ func (d *DB) Durable() error {
 		return err
 	}
 	defer d.calls.Done()
-	if err := d.durable(); err != nil {
+	if err := d.log.durable(); err != nil {
 		return err
 	}
 	return d.inPlace()
@@ -294,7 +256,7 @@ func (d *DB) Durable() error {
 // commit copies it back but never waits for a reader, so under steady reading the file would only
 // grow. It runs between transactions, by the holder of the writer's connection.
 func (d *DB) boundWAL(c *conn) {
-	size := fileSize(d.path + "-wal")
+	size := filesys.Size(d.path + "-wal")
 	if size < d.walLimit {
 		d.walNext = d.walLimit
 		return
@@ -317,15 +279,7 @@ func (d *DB) boundWAL(c *conn) {
 		}
 		return err
 	}) // an I/O error is noted; the commit before it stands
-	d.walNext = fileSize(d.path+"-wal") + d.walLimit/8
-}
-
-func fileSize(path string) int64 {
-	info, err := os.Stat(path)
-	if err != nil {
-		return 0
-	}
-	return info.Size()
+	d.walNext = filesys.Size(d.path+"-wal") + d.walLimit/8
 }
 
 // Describe implements sqldb.DB.
@@ -344,17 +298,14 @@ func (d *DB) Describe(ctx context.Context) (sqldb.Description, error) {
 	case d.relaxed:
 		out.Durability = "relaxed"
 	}
-	out.Bytes, out.WALBytes = fileSize(d.path), fileSize(d.path+"-wal")
+	out.Bytes, out.WALBytes = filesys.Size(d.path), filesys.Size(d.path+"-wal")
 	return out, d.refusal()
 }
 
 // Close implements sqldb.DB.
 func (d *DB) Close() (err error) {
 	d.closing.Do(func() {
-		d.begins.Lock()
-		close(d.closed)
-		d.begins.Unlock()
-		d.calls.Wait()
+		d.end()
 		var errs []error
 		if !d.memory() {
 			for range readers {
@@ -363,11 +314,11 @@ func (d *DB) Close() (err error) {
 			errs = append(errs, (<-d.probe).raw.Close())
 		}
 		writer := <-d.writer
-		errs = append(errs, d.closeLog())
+		errs = append(errs, d.log.close())
 		// The writer last: the last connection of all processes writes the log back and removes it.
 		errs = append(errs, writer.raw.Close())
 		if !d.memory() {
-			errs = append(errs, d.owner.release())
+			errs = append(errs, d.owner.Release())
 		}
 		err = errors.Join(errs...)
 	})
@@ -379,14 +330,14 @@ func (d *DB) OwnerID() string {
 	if d.memory() {
 		return ""
 	}
-	return d.owner.id
+	return d.owner.ID()
 }
 
 // EndDead implements sqldb.Owners. Owners of other instances in the file are left to the stores of
 // those, which end their leases.
-func (d *DB) EndDead(ctx context.Context, end func(owner string) (finished bool, err error)) error {
+func (d *DB) EndDead(ctx context.Context, end func(id string) (finished bool, err error)) error {
 	if err := errors.Join(ctx.Err(), d.refusal()); err != nil || d.memory() {
 		return err
 	}
-	return endDead(d.path, d.owner.id, d.prefix, end)
+	return owner.EndDead(d.path, d.owner.ID(), d.prefix, end)
 }

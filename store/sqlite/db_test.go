@@ -13,6 +13,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/store/sqlite/internal/filesys"
 )
 
 func contextFor(d time.Duration) (context.Context, context.CancelFunc) {
@@ -184,7 +185,7 @@ func TestWALBounded(t *testing.T) {
 		for range 20 {
 			write()
 		}
-		held = fileSize(d.path + "-wal")
+		held = filesys.Size(d.path + "-wal")
 		return nil
 	})
 	if err != nil || held < 2<<20 {
@@ -207,12 +208,12 @@ func TestWALBounded(t *testing.T) {
 	largest := int64(0)
 	for range 100 { // 10 MB
 		write()
-		largest = max(largest, fileSize(d.path+"-wal"))
+		largest = max(largest, filesys.Size(d.path+"-wal"))
 	}
 	close(stop)
 	wg.Wait()
-	if largest > held+1<<20 || fileSize(d.path+"-wal") > 2<<20 {
-		t.Errorf("the log reached %d bytes and has %d in the end", largest, fileSize(d.path+"-wal"))
+	if largest > held+1<<20 || filesys.Size(d.path+"-wal") > 2<<20 {
+		t.Errorf("the log reached %d bytes and has %d in the end", largest, filesys.Size(d.path+"-wal"))
 	}
 }
 

@@ -13,6 +13,7 @@
 // links a second copy of SQLite must not open the same file with it: closing it there frees this
 // package's locks.
 //
-// Reading order: opendb.go opens a file, db.go holds its connections, conn.go runs one transaction,
-// log.go syncs the log, owner.go detects dead processes.
+// Reading order: opendb.go opens a file, prepare.go checks it, db.go holds its connections,
+// lifecycle.go refuses calls after the end or an error of the disk, conn.go runs one transaction,
+// log.go syncs the log, internal/owner detects dead processes.
 package sqlite

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/driver"
+	"github.com/sojourn-queue/sojourn/store/sqlite/internal/owner"
 )
 
 // clientOf opens an instance whose DB the test can look into.
@@ -57,13 +58,13 @@ func TestOwnersOfInstances(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := db.owner.file.Close(); err != nil { // as the end of a process does
+	if err := db.owner.Die(); err != nil {
 		t.Fatal(err)
 	}
 	if swept, err := driver.Of(other).Sweep(t.Context(), 1000); err != nil || swept.Total() != 0 {
 		t.Errorf("the sweep of another instance: %+v %v", swept, err)
 	}
-	if _, err := os.Stat(db.owner.path); err != nil {
+	if _, err := os.Stat(path + owner.Mark + db.OwnerID()); err != nil {
 		t.Error("the owner is forgotten before its leases have ended:", err)
 	}
 	if swept, err := driver.Of(survivor).Sweep(t.Context(), 1000); err != nil || swept.Lost != 100 {

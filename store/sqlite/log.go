@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+
+	"github.com/sojourn-queue/sojourn/store/sqlite/internal/filesys"
 )
 
 // syncers is the number of concurrent fsyncs of the log: one for transactions that start jobs, one
@@ -24,6 +26,7 @@ const syncers = 2
 // come because they were killed (docs/decisions/044). So walLog counts the states of the log that
 // it finds in the wal-index, of any writer.
 type walLog struct {
+	life  *lifecycle           // of the DB
 	files chan *os.File        // unused descriptors of the log; nil if relaxed or in memory; closed with the DB
 	sync  func(*os.File) error // (*os.File).Sync; tests replace it
 	index walIndex
@@ -37,17 +40,17 @@ type walLog struct {
 
 var errSync = errors.New("sqlite: the write-ahead log did not reach the disk")
 
-// openLog opens the log, which exists as soon as a connection has read the database, and syncs it
+// open opens the log, which exists as soon as a connection has read the database, and syncs it
 // and its folder once, because a process may have been killed between writing and its fsync. SQLite
 // keeps its locks on other files, so closing this one drops none.
-func (d *DB) openLog(c *conn) (err error) {
-	if d.log.index, err = openWALIndex(c); err != nil {
+func (l *walLog) open(c *conn) (err error) {
+	if l.index, err = openWALIndex(c); err != nil {
 		return err
 	}
 	files := make(chan *os.File, syncers)
 	defer func() {
 		if err != nil {
-			d.log.files = nil
+			l.files = nil
 			close(files)
 			for f := range files {
 				f.Close()
@@ -55,40 +58,40 @@ func (d *DB) openLog(c *conn) (err error) {
 		}
 	}()
 	for range syncers {
-		f, err := os.OpenFile(d.path+"-wal", os.O_RDWR, 0) // for writing, because Windows syncs no other file
+		f, err := os.OpenFile(l.life.path+"-wal", os.O_RDWR, 0) // for writing, because Windows syncs no other file
 		if err != nil {
 			return fmt.Errorf("sqlite: open the write-ahead log: %w", err)
 		}
 		files <- f
 	}
-	d.log.files = files
-	if err := d.durable(); err != nil {
+	l.files = files
+	if err := l.durable(); err != nil {
 		return err
 	}
-	if err := syncDir(filepath.Dir(d.path)); err != nil {
+	if err := filesys.SyncDir(filepath.Dir(l.life.path)); err != nil {
 		return fmt.Errorf("sqlite: sync the folder of the database: %w", err)
 	}
 	return nil
 }
 
-// closeLog closes the log when nothing is written any more, after a last fsync.
-func (d *DB) closeLog() error {
-	if d.log.files == nil {
+// close closes the log when nothing is written any more, after a last fsync.
+func (l *walLog) close() error {
+	if l.files == nil {
 		return nil
 	}
 	var err error
-	if d.broken.Load() == nil {
-		err = d.durable()
+	if l.life.broken.Load() == nil {
+		err = l.durable()
 	}
 	for range syncers {
-		err = errors.Join(err, (<-d.log.files).Close())
+		err = errors.Join(err, (<-l.files).Close())
 	}
-	close(d.log.files)
+	close(l.files)
 	return err
 }
 
 // visible is the number of the newest state that anybody may have seen. The wal-index must be
-// mapped: the caller is between d.begin and d.calls.Done, or opens or closes the DB.
+// mapped: the caller is between lifecycle.begin and calls.Done, or opens or closes the DB.
 func (l *walLog) visible() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -100,20 +103,20 @@ func (l *walLog) visible() int64 {
 }
 
 // durable returns when all that is visible now is on the disk.
-func (d *DB) durable() error {
-	if d.log.files == nil {
+func (l *walLog) durable() error {
+	if l.files == nil {
 		return nil
 	}
-	for visible := d.log.visible(); d.log.synced.Load() < visible; {
-		if d.broken.Load() != nil {
-			return d.refusal()
+	for visible := l.visible(); l.synced.Load() < visible; {
+		if l.life.broken.Load() != nil {
+			return l.life.refusal()
 		}
-		f := <-d.log.files
+		f := <-l.files
 		var err error
-		if d.broken.Load() == nil && d.log.synced.Load() < visible {
-			err = d.syncLog(f)
+		if l.life.broken.Load() == nil && l.synced.Load() < visible {
+			err = l.syncFile(f)
 		}
-		d.log.files <- f
+		l.files <- f
 		if err != nil {
 			return err
 		}
@@ -121,18 +124,18 @@ func (d *DB) durable() error {
 	return nil
 }
 
-// syncLog makes the log durable. After a failure it refuses all work before it releases the
+// syncFile makes the log durable. After a failure it refuses all work before it releases the
 // descriptor, because the next fsync may succeed without having written: the kernel reports a lost
 // write once to each descriptor.
-func (d *DB) syncLog(f *os.File) error {
-	covered := d.log.visible()
-	if err := d.log.sync(f); err != nil {
+func (l *walLog) syncFile(f *os.File) error {
+	covered := l.visible()
+	if err := l.sync(f); err != nil {
 		err = fmt.Errorf("%w: %w", errSync, err)
-		d.broken.CompareAndSwap(nil, &err)
+		l.life.fail(err)
 		return err
 	}
-	for was := d.log.synced.Load(); was < covered && !d.log.synced.CompareAndSwap(was, covered); {
-		was = d.log.synced.Load()
+	for was := l.synced.Load(); was < covered && !l.synced.CompareAndSwap(was, covered); {
+		was = l.synced.Load()
 	}
 	return nil
 }

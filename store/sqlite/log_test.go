@@ -116,7 +116,7 @@ func TestFailedSync(t *testing.T) {
 	for name, err := range map[string]error{
 		"update": d.Update(t.Context(), func(sqldb.Conn) error { t.Error("ran"); return nil }),
 		"view":   d.View(t.Context(), func(sqldb.Conn) error { t.Error("ran"); return nil }),
-		"waits":  d.durable(),
+		"waits":  d.log.durable(),
 	} {
 		if !errors.Is(err, sojourn.ErrClosed) || !d.Dialect().Broken(err) {
 			t.Error(name, err)

@@ -9,6 +9,7 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/migration"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 	"github.com/sojourn-queue/sojourn/store/migrate"
+	"github.com/sojourn-queue/sojourn/store/sqlite/internal/owner"
 )
 
 // OpenMigrator opens a SQLite file to migrate its tables, in any version; see migrate.Migrator. A
@@ -40,7 +41,7 @@ func (d *DB) Others(_ context.Context, level int) (below int, err error) {
 	if d.memory() {
 		return 0, d.refusal()
 	}
-	living, err := livingOwners(d.path, d.owner.id, d.prefix)
+	living, err := owner.Living(d.path, d.owner.ID(), d.prefix)
 	for _, l := range living {
 		if l < level {
 			below++

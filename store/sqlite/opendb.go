@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,6 +15,8 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/store/sqlite/internal/filesys"
+	"github.com/sojourn-queue/sojourn/store/sqlite/internal/owner"
 )
 
 const (
@@ -44,11 +45,12 @@ func openDB(path string, o options) (_ *DB, err error) {
 	if err := markLibrary(); err != nil {
 		return nil, err
 	}
-	d := &DB{path: path, prefix: o.tables(), relaxed: o.relaxed, created: o.created, closed: make(chan struct{}), writer: make(chan *conn, 1),
+	d := &DB{lifecycle: lifecycle{path: path, closed: make(chan struct{})}, prefix: o.tables(), relaxed: o.relaxed, created: o.created, writer: make(chan *conn, 1),
 		readLimit: readLimit, walLimit: walLimit, walNext: walLimit}
 	if d.dialect, err = newDialect(o); err != nil {
 		return nil, err
 	}
+	d.log.life = &d.lifecycle
 	if d.log.sync = o.sync; d.log.sync == nil {
 		d.log.sync = (*os.File).Sync
 	}
@@ -65,7 +67,7 @@ func openDB(path string, o options) (_ *DB, err error) {
 		d.writer <- c
 		return d, nil
 	}
-	network := networkFS
+	network := filesys.Network
 	if o.allowNetworkFS {
 		network = func(string) string { return "" }
 	}
@@ -87,7 +89,7 @@ func openDB(path string, o options) (_ *DB, err error) {
 // open makes the connections, the one that writes first: it creates and checks the file. The owner
 // comes before all, so that a restore sees it, or it sees the restore.
 func (d *DB) open() (err error) {
-	if d.owner, err = newOwner(d.path, d.prefix, d.level, d.created); err != nil {
+	if d.owner, err = owner.New(d.path, d.prefix, d.level, d.created); err != nil {
 		return err
 	}
 	var made []*conn
@@ -96,20 +98,20 @@ func (d *DB) open() (err error) {
 			for _, c := range made {
 				c.raw.Close()
 			}
-			d.owner.release()
+			d.owner.Release()
 		}
 	}()
 	if err := noRestore(d.path); err != nil {
 		return err
 	}
-	unclean, err := d.unclean()
+	unclean, err := endedUncleanly(d.path, d.OwnerID())
 	if err != nil {
 		return err
 	}
 	if err := createFile(d.path); err != nil {
 		return err
 	}
-	opened, err := identify(d.path)
+	opened, err := filesys.Identify(d.path)
 	if err != nil {
 		return fmt.Errorf("sqlite: look at %s: %w", d.path, err)
 	}
@@ -118,7 +120,7 @@ func (d *DB) open() (err error) {
 		return err
 	}
 	made = append(made, writer)
-	if err := d.prepareFile(writer, unclean); err != nil {
+	if err := prepareFile(writer, d.path, unclean); err != nil {
 		return err
 	}
 	for range readers + 1 {
@@ -134,11 +136,11 @@ func (d *DB) open() (err error) {
 	if d.places[0].file != opened {
 		return fmt.Errorf("sqlite: %s was %w", d.path, errMoved)
 	}
-	if err := d.owner.opened(d.prefix, d.level, opened); err != nil {
+	if err := d.owner.Opened(d.prefix, d.level, opened); err != nil {
 		return err
 	}
 	if !d.relaxed {
-		if err := d.openLog(writer); err != nil {
+		if err := d.log.open(writer); err != nil {
 			return err
 		}
 	}
@@ -193,14 +195,14 @@ func locate(path string, network func(dir string) string) (string, error) {
 // other.
 func oneName(path string) error {
 	info, err := os.Stat(path)
-	if err != nil || links(info) < 2 {
+	if err != nil || filesys.Links(info) < 2 {
 		return nil // opening reports the error
 	}
 	if _, err := os.Stat(path + restoreMark); err == nil {
 		return nil // a restore that was interrupted has given the store a second name, which no program uses
 	}
 	return sojourn.Invalid("path", "%s has %d names (hard links), each of which would have a log of its own; stop all programs that use the file, keep the "+
-		"name beside which the files -wal and -shm are, and remove the others, which \"find DIR -samefile %[1]s\" lists. To copy a store use sojourn store backup", path, links(info))
+		"name beside which the files -wal and -shm are, and remove the others, which \"find DIR -samefile %[1]s\" lists. To copy a store use sojourn store backup", path, filesys.Links(info))
 }
 
 // createFile makes a missing file that only its owner can read; SQLite gives the log the same mode.
@@ -218,13 +220,13 @@ func createFile(path string) error {
 	return f.Close()
 }
 
-// unclean reports whether the last process that used the file did not close it: it left a log, and
-// no process uses the file now.
-func (d *DB) unclean() (bool, error) {
-	if fileSize(d.path+"-wal") == 0 {
+// endedUncleanly reports whether the last process that used a file did not close it: it left a log,
+// and no process uses the file now, apart from the owner self.
+func endedUncleanly(path, self string) (bool, error) {
+	if filesys.Size(path+"-wal") == 0 {
 		return false, nil
 	}
-	living, err := livingOwners(d.path, d.OwnerID(), anyPrefix)
+	living, err := owner.Living(path, self, owner.Any)
 	return len(living) == 0, err
 }
 
@@ -241,109 +243,4 @@ func connect(path string, flags sqlite.OpenFlags, pragmas []pragma) (*conn, erro
 		return nil, fmt.Errorf("sqlite: open %s: %w", path, err)
 	}
 	return c, nil
-}
-
-// prepareFile marks a new file as ours, refuses a foreign or damaged one, and sets the writer up.
-func (d *DB) prepareFile(c *conn, unclean bool) error {
-	fresh, err := d.claimFile(c)
-	if err != nil {
-		return err
-	}
-	if unclean && !fresh {
-		if err := d.quickCheck(c); err != nil {
-			return err
-		}
-	}
-	if err := c.set(writerPragmas()); err != nil {
-		return fmt.Errorf("sqlite: open %s: %w", d.path, err)
-	}
-	return nil
-}
-
-// claimFile checks that the file is a store or empty before it changes anything in it.
-func (d *DB) claimFile(c *conn) (fresh bool, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), openPatience)
-	defer cancel()
-	var id, tables string
-	look := func() (err error) {
-		if id, err = ask(c.raw, "pragma application_id"); err == nil {
-			tables, err = ask(c.raw, "select count(*) from sqlite_schema")
-		}
-		return err
-	}
-	err = c.patiently(ctx, look)
-	if err == nil && id == "0" && tables == "0" {
-		fresh = true
-		if err = c.patiently(ctx, func() error { return mark(c.raw) }); err == nil {
-			err = c.patiently(ctx, look)
-		}
-	}
-	switch {
-	case err != nil && sqlite.ErrCode(err).ToPrimary() == sqlite.ResultNotADB:
-		return false, sojourn.Invalid("path", "%s is no SQLite database; give the path of a new file or of a Sojourn database", d.path)
-	case err != nil && broken(err):
-		return false, d.damaged(err.Error())
-	case err != nil:
-		return false, fmt.Errorf("sqlite: open %s: %w", d.path, err)
-	case id != fmt.Sprint(applicationID):
-		return false, sojourn.Invalid("path", "%s is an SQLite database of another program (application_id %s, %s tables and indexes); "+
-			"give the path of a new file", d.path, id, tables)
-	}
-	return fresh, nil
-}
-
-// mark makes a new database ours, if it is still new when the lock is held.
-func mark(raw *sqlite.Conn) error {
-	// It can be chosen only before the first page is written, and not inside of a transaction.
-	if err := run(raw, "pragma auto_vacuum=incremental"); err != nil {
-		return err
-	}
-	// Exclusive, because this is not in WAL mode yet: there a commit may find readers in its way.
-	if err := run(raw, "begin exclusive"); err != nil {
-		return err
-	}
-	tables, err := ask(raw, "select (select count(*) from sqlite_schema) + (select application_id from pragma_application_id)")
-	if err == nil && tables == "0" {
-		err = run(raw, fmt.Sprint("pragma application_id=", applicationID))
-	}
-	if err == nil {
-		err = run(raw, "commit")
-	}
-	if err != nil && !raw.AutocommitEnabled() {
-		err = errors.Join(err, run(raw, "rollback"))
-	}
-	if err != nil {
-		return err
-	}
-	if mode, err := ask(raw, "pragma auto_vacuum"); err != nil || mode != "2" {
-		return errors.Join(fmt.Errorf("auto_vacuum is %q, not 2 (incremental)", mode), err)
-	}
-	return nil
-}
-
-// quickCheck reads the whole database once.
-func (d *DB) quickCheck(c *conn) error {
-	ctx, cancel := context.WithTimeout(context.Background(), openPatience)
-	defer cancel()
-	var finding string
-	err := c.patiently(ctx, func() (err error) {
-		finding, err = ask(c.raw, "pragma quick_check(1)")
-		return err
-	})
-	if err != nil && !broken(err) {
-		return fmt.Errorf("sqlite: check %s: %w", d.path, err)
-	}
-	if err != nil {
-		finding = err.Error()
-	}
-	if finding != "ok" {
-		return d.damaged(finding)
-	}
-	return nil
-}
-
-func (d *DB) damaged(finding string) error {
-	return fmt.Errorf("sqlite: the check of %s has failed (%s). If it names a CHECK constraint, another program has written rows that break it: correct them with the sqlite3 shell. Otherwise the file is damaged. To restore it: stop every process that uses it, keep copies of %[1]s and %[1]s-wal, "+
-		"put a backup in the place of %[1]s, remove %[1]s-wal and %[1]s-shm, and start again. Without a backup, "+
-		"\"sqlite3 %[1]s .recover\" may save a part", d.path, finding)
 }

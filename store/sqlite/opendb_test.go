@@ -16,6 +16,8 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/store/sqlite/internal/filesys"
+	"github.com/sojourn-queue/sojourn/store/sqlite/internal/owner"
 )
 
 // inv:A1, inv:A2. The settings that make a commit durable are set and read back.
@@ -96,7 +98,7 @@ func TestPathRefused(t *testing.T) {
 	if sojourn.ErrorCode(err) != sojourn.CodeInvalid || !strings.Contains(err.Error(), "network file system (nfs)") {
 		t.Error("network file system:", err)
 	}
-	if files, _ := filepath.Glob(filepath.Join(dir, "*"+ownerMark+"*")); len(files) > 0 {
+	if files, _ := filepath.Glob(filepath.Join(dir, "*"+owner.Mark+"*")); len(files) > 0 {
 		t.Error("left behind:", files)
 	}
 }
@@ -128,7 +130,7 @@ func TestPathAccepted(t *testing.T) {
 		if filepath.Dir(d.path) != want {
 			t.Errorf("%s is opened as %s", path, d.path)
 		}
-		for _, file := range []string{d.path, d.path + "-wal", d.path + "-shm", d.path + ownerMark + d.OwnerID()} {
+		for _, file := range []string{d.path, d.path + "-wal", d.path + "-shm", d.path + owner.Mark + d.OwnerID()} {
 			info, err := os.Stat(file)
 			if err != nil {
 				t.Error(err)
@@ -168,18 +170,18 @@ func TestKilled(t *testing.T) {
 		acknowledged, _ = strconv.ParseInt(p.read(t, "wrote"), 10, 64)
 	}
 	p.kill()
-	path, err := locate(path, networkFS)
+	path, err := locate(path, filesys.Network)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if unclean, err := (&DB{path: path}).unclean(); err != nil || !unclean {
+	if unclean, err := endedUncleanly(path, ""); err != nil || !unclean {
 		t.Fatal("the stop was not noticed:", err)
 	}
 	d := openTest(t, path)
 	if n := count(t, d); acknowledged != 40 || n < acknowledged {
 		t.Error(acknowledged, "rows were acknowledged,", n, "are there")
 	}
-	if unclean, err := (&DB{path: path}).unclean(); err != nil || unclean {
+	if unclean, err := endedUncleanly(path, ""); err != nil || unclean {
 		t.Error("a log that a living store uses is no sign of an unclean stop:", err)
 	}
 	if dead, err := deadOwners(d); err != nil || len(dead) != 1 || dead[0] != owner {

@@ -7,13 +7,14 @@ import (
 	"os"
 	"reflect"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/store/sqlite/internal/filesys"
+	"github.com/sojourn-queue/sojourn/store/sqlite/internal/owner"
 )
 
 func sqlStatements(text string) []string { return sqldb.Statements(text) }
@@ -35,7 +36,7 @@ func TestOwners(t *testing.T) {
 	p := child(t, path, "hold")
 	c := p.read(t, "ready")
 	for _, id := range []string{a.OwnerID(), b.OwnerID(), c} {
-		if !validOwner(id) {
+		if !owner.Valid(id) {
 			t.Errorf("%q is no owner's id", id)
 		}
 	}
@@ -54,7 +55,7 @@ func TestOwners(t *testing.T) {
 		t.Error(err)
 	}
 	for _, living := range []string{a.OwnerID(), b.OwnerID(), c} {
-		if _, err := os.Stat(a.path + ownerMark + living); err != nil {
+		if _, err := os.Stat(a.path + owner.Mark + living); err != nil {
 			t.Error("a living owner was forgotten:", err)
 		}
 	}
@@ -66,9 +67,9 @@ func TestOwners(t *testing.T) {
 		if !slices.Equal(again, []string{id}) || err != nil {
 			t.Error("another store sees, while the death is acted on,", again, err)
 		}
-		if f, err := os.OpenFile(a.path+ownerMark+id, os.O_RDWR, 0); err != nil {
+		if f, err := os.OpenFile(a.path+owner.Mark+id, os.O_RDWR, 0); err != nil {
 			t.Error(err)
-		} else if locked, err := lock(f); locked || err != nil {
+		} else if locked, err := filesys.Lock(f); locked || err != nil {
 			t.Error("the dead owner could come back while its death is acted on:", err)
 		}
 		return true, forgetDead(b)
@@ -76,7 +77,7 @@ func TestOwners(t *testing.T) {
 		t.Error("of two that act on a death, the second one fails:", err)
 	}
 	dead()
-	own := b.path + ownerMark + b.OwnerID()
+	own := b.path + owner.Mark + b.OwnerID()
 	if err := b.Close(); err != nil {
 		t.Error(err)
 	}
@@ -85,12 +86,12 @@ func TestOwners(t *testing.T) {
 	}
 	dead()
 	for _, bad := range []string{"", "ABCDEFGHIJKLMNOP", "abc", "abcdefghijklmnop.old"} { // files of others
-		if err := os.WriteFile(a.path+ownerMark+bad, nil, 0o600); err != nil {
+		if err := os.WriteFile(a.path+owner.Mark+bad, nil, 0o600); err != nil {
 			t.Error(err)
 		}
 	}
 	dead()
-	unborn := a.path + ownerMark + "abcdefghijklmnop" + unbornMark
+	unborn := a.path + owner.Mark + "abcdefghijklmnop" + ".new"
 	if err := os.WriteFile(unborn, nil, 0o600); err != nil {
 		t.Error(err)
 	}
@@ -105,54 +106,6 @@ func TestOwnersInMemory(t *testing.T) {
 	dead, err := deadOwners(d)
 	if d.OwnerID() != "" || len(dead) != 0 || err != nil {
 		t.Error(d.OwnerID(), dead, err)
-	}
-}
-
-// While owners are created and released, no live owner is judged dead.
-func TestOwnerRace(t *testing.T) {
-	database := fileTest(t)
-	stop := make(chan bool)
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-			}
-			if err := endDead(database, "", anyPrefix, func(id string) (bool, error) {
-				t.Error("a living owner is called dead:", id)
-				return true, nil
-			}); err != nil {
-				t.Error(err)
-				return
-			}
-		}
-	})
-	var all []*owner
-	for range 300 {
-		o, err := newOwner(database, defaultPrefix, 7, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, o)
-		if len(all) > 20 {
-			if err := all[0].release(); err != nil {
-				t.Error(err)
-			}
-			all = all[1:]
-		}
-	}
-	close(stop)
-	wg.Wait()
-	living, err := livingOwners(database, "", anyPrefix)
-	if err != nil || !slices.Equal(living, slices.Repeat([]int{7}, len(all))) {
-		t.Error(living, "living of", len(all), err)
-	}
-	for _, o := range all {
-		if err := o.release(); err != nil {
-			t.Error(err)
-		}
 	}
 }
 

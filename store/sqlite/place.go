@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
+
+	"github.com/sojourn-queue/sojourn/store/sqlite/internal/filesys"
+	"github.com/sojourn-queue/sojourn/store/sqlite/internal/owner"
 )
 
 // errMoved is the cause of a refusal when a path no longer leads to the file that SQLite has open.
@@ -14,13 +16,13 @@ var errMoved = errors.New("removed or replaced while it was in use")
 // place is a path and the file that SQLite has open there.
 type place struct {
 	path string
-	file fileID
+	file filesys.ID
 }
 
 // places are the database, its write-ahead log and the index of that.
 func places(path string) (found []place, err error) {
 	for _, end := range []string{"", "-wal", "-shm"} {
-		file, err := identify(path + end)
+		file, err := filesys.Identify(path + end)
 		if err != nil {
 			return nil, fmt.Errorf("sqlite: look at %s: %w", path+end, err)
 		}
@@ -33,7 +35,7 @@ func places(path string) (found []place, err error) {
 // answer.
 func (d *DB) inPlace() error {
 	for _, p := range d.places {
-		found, err := identify(p.path)
+		found, err := filesys.Identify(p.path)
 		if err == nil && found == p.file {
 			continue
 		}
@@ -41,7 +43,7 @@ func (d *DB) inPlace() error {
 		if err != nil {
 			cause = fmt.Errorf("%w (%w)", cause, err)
 		}
-		d.broken.CompareAndSwap(nil, &cause)
+		d.fail(cause)
 		return d.refusal()
 	}
 	return nil
@@ -52,12 +54,5 @@ func (d *DB) Elsewhere(context.Context) (processes []string, err error) {
 	if d.memory() {
 		return nil, d.refusal()
 	}
-	own := d.places[0].file.String()
-	err = eachOwner(d.path, d.owner.id, func(_ string, f *os.File, dead bool) error {
-		if fields := ownerFields(f); !dead && fields[3] != "" && fields[3] != own {
-			processes = append(processes, fields[2])
-		}
-		return nil
-	})
-	return processes, err
+	return owner.Elsewhere(d.path, d.owner.ID(), d.places[0].file)
 }

@@ -16,6 +16,8 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/migration"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
+	"github.com/sojourn-queue/sojourn/store/sqlite/internal/filesys"
+	"github.com/sojourn-queue/sojourn/store/sqlite/internal/owner"
 )
 
 // Restored is the result of Restore.
@@ -51,10 +53,10 @@ const (
 func noRestore(path string) error {
 	f, err := os.OpenFile(path+restoreMark, os.O_RDWR, 0)
 	if err != nil {
-		return ignoreMissing(err)
+		return filesys.IgnoreMissing(err)
 	}
 	defer f.Close()
-	locked, err := lock(f)
+	locked, err := filesys.Lock(f)
 	if err != nil {
 		return fmt.Errorf("sqlite: look at %s: %w", f.Name(), err)
 	}
@@ -96,7 +98,7 @@ func (r *restoring) run(ctx context.Context, backup, path string) (out Restored,
 	} else if err != nil {
 		return out, err
 	}
-	if r.path, err = locate(path, networkFS); err != nil {
+	if r.path, err = locate(path, filesys.Network); err != nil {
 		return out, err
 	}
 	out.To = r.path
@@ -108,7 +110,7 @@ func (r *restoring) run(ctx context.Context, backup, path string) (out Restored,
 	}
 	defer func() {
 		if text, look := phase(r.mark); look == nil && text != replacing {
-			removeLocked(r.mark, r.mark.Name())
+			filesys.RemoveLocked(r.mark, r.mark.Name())
 		} else {
 			r.mark.Close()
 		}
@@ -149,21 +151,21 @@ func (r *restoring) begin() error {
 	if err != nil {
 		return fmt.Errorf("sqlite: the directory of the store must be writable: %w", err)
 	}
-	locked, err := lock(f)
-	if err == nil && (!locked || !stillThere(f, name)) {
+	locked, err := filesys.Lock(f)
+	if err == nil && (!locked || !filesys.At(f, name)) {
 		err = sojourn.Conflict("another restore of %s is under way", r.path)
 	}
 	var living []int
 	if err == nil {
 		r.mark = f
-		living, err = livingOwners(r.path, "", anyPrefix)
+		living, err = owner.Living(r.path, "", owner.Any)
 	}
 	if err == nil && len(living) > 0 {
 		err = sojourn.Conflict("%d open stores use %s; stop their processes first", len(living), r.path)
 	}
 	if err != nil && r.mark != nil {
 		if text, look := phase(f); look == nil && text != replacing {
-			return errors.Join(err, removeLocked(f, name))
+			return errors.Join(err, filesys.RemoveLocked(f, name))
 		}
 	}
 	if err != nil {
@@ -199,7 +201,7 @@ func (r *restoring) settle(ctx context.Context) (healthy bool, next map[string]i
 	case err == nil:
 		next, err = nextIDs(c)
 	}
-	return err == nil && len(next) > 0 && fileSize(r.path+"-wal") == 0, next, nil
+	return err == nil && len(next) > 0 && filesys.Size(r.path+"-wal") == 0, next, nil
 }
 
 // instances lists the prefixes of the instances in a database.
@@ -231,12 +233,12 @@ func nextIDs(c *conn) (map[string]int64, error) {
 func (r *restoring) prepare(ctx context.Context, backup string, next map[string]int64) (sojourn.ID, error) {
 	part := r.part()
 	for _, leftover := range []string{part, part + "-wal", part + "-shm"} {
-		if err := ignoreMissing(os.Remove(leftover)); err != nil {
+		if err := filesys.Remove(leftover); err != nil {
 			return 0, err
 		}
 	}
 	// Owners of a restore that was killed.
-	if err := endDead(part, "", anyPrefix, func(string) (bool, error) { return true, nil }); err != nil {
+	if err := owner.EndDead(part, "", owner.Any, func(string) (bool, error) { return true, nil }); err != nil {
 		return 0, err
 	}
 	if err := copyInto(ctx, backup, part); err != nil {
@@ -247,10 +249,10 @@ func (r *restoring) prepare(ctx context.Context, backup string, next map[string]
 	if err != nil {
 		return 0, err
 	}
-	if fileSize(part+"-wal") > 0 {
+	if filesys.Size(part+"-wal") > 0 {
 		return 0, fmt.Errorf("sqlite: the log of %s was not written back", part)
 	}
-	return id, errors.Join(ignoreMissing(os.Remove(part+"-wal")), ignoreMissing(os.Remove(part+"-shm")), syncFile(part))
+	return id, errors.Join(filesys.Remove(part+"-wal"), filesys.Remove(part+"-shm"), filesys.Sync(part))
 }
 
 func (r *restoring) part() string { return r.path + restoreMark + "-db" }
@@ -302,14 +304,14 @@ func (r *restoring) swap() (kept string, err error) {
 		return r.moveIn()
 	}
 	r.step()
-	if err := errors.Join(ignoreMissing(os.Remove(r.path+"-wal")), ignoreMissing(os.Remove(r.path+"-shm"))); err != nil {
+	if err := errors.Join(filesys.Remove(r.path+"-wal"), filesys.Remove(r.path+"-shm")); err != nil {
 		return "", err
 	}
 	r.step()
 	if err := os.Rename(r.part(), r.path); err != nil {
 		return "", err
 	}
-	return kept, syncDir(filepath.Dir(r.path))
+	return kept, filesys.SyncDir(filepath.Dir(r.path))
 }
 
 // moveIn renames the old files, an unreadable one with its log, and puts the new store in place.
@@ -318,7 +320,7 @@ func (r *restoring) moveIn() (kept string, err error) {
 	if _, err := r.mark.WriteAt([]byte(replacing), 1); err != nil {
 		return "", err
 	}
-	if err := errors.Join(r.mark.Sync(), syncDir(filepath.Dir(r.path))); err != nil {
+	if err := errors.Join(r.mark.Sync(), filesys.SyncDir(filepath.Dir(r.path))); err != nil {
 		return "", err
 	}
 	r.step()
@@ -335,7 +337,7 @@ func (r *restoring) moveIn() (kept string, err error) {
 	if err := os.Rename(r.part(), r.path); err != nil {
 		return "", err
 	}
-	return kept, syncDir(filepath.Dir(r.path))
+	return kept, filesys.SyncDir(filepath.Dir(r.path))
 }
 
 // aside is a free name for the old store.

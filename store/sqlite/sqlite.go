@@ -8,6 +8,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/migration"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
+	"github.com/sojourn-queue/sojourn/store/sqlite/internal/filesys"
 )
 
 // defaultPrefix begins the names of the tables; see Prefix.
@@ -48,7 +49,7 @@ func newStore(db *DB, o options) (*sqlstore.Store, error) {
 	cfg := sqlstore.Config{Prefix: db.prefix, Now: time.Now, MaxBytes: o.maxBytes, InboxTTL: o.inboxTTL, Declared: o.declared,
 		Throttlers: o.throttlers, Rules: o.rules}
 	if o.lowSpace > 0 && db.path != ":memory:" {
-		cfg.NoRoom = (&space{dir: filepath.Dir(db.path), least: o.lowSpace, free: freeBytes}).check
+		cfg.NoRoom = (&space{dir: filepath.Dir(db.path), least: o.lowSpace, free: filesys.Free}).check
 	}
 	if db.log.files != nil {
 		cfg.Enders, cfg.Apart = 1, apart

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/driver"
+	"github.com/sojourn-queue/sojourn/store/storetest/internal/faulty"
 )
 
 // name is a new one.
@@ -32,44 +33,44 @@ func (r *run) advance(d time.Duration) {
 func (r *run) tick() { r.m.now = max(r.m.now, r.wall.UnixMicro()) }
 
 // fault chooses the fault of the next call.
-func (r *run) fault(kinds ...fault) fault {
-	f := none
+func (r *run) fault(kinds ...faulty.Fault) faulty.Fault {
+	f := faulty.None
 	switch {
 	case r.calm:
 	case r.outage > 0:
 		r.outage--
-		f = down
+		f = faulty.Down
 	case r.chance(12):
-		f = oneOf(r.dice, lost, lost, down, twice)
+		f = oneOf(r.dice, faulty.Lost, faulty.Lost, faulty.Down, faulty.Twice)
 	}
 	if !slices.Contains(kinds, f) {
-		f = none
+		f = faulty.None
 	}
-	if f != none {
-		r.result.Faults[faultNames[f]]++
+	if f != faulty.None {
+		r.result.Faults[f.String()]++
 	}
-	r.store.next = f
+	r.store.Next = f
 	return f
 }
 
 // attempt makes one call and compares its answer with the model's prediction. again repeats the
 // call later if its caller does not learn the outcome.
-func attempt[A any](r *run, what string, f fault, predict func() A, call func() (A, error), again func(), differs func(got, want A) string) (got A, ok bool) {
+func attempt[A any](r *run, what string, f faulty.Fault, predict func() A, call func() (A, error), again func(), differs func(got, want A) string) (got A, ok bool) {
 	r.result.Calls++
 	clear(r.m.touched)
 	var want A
-	if f != down {
+	if f != faulty.Down {
 		r.tick()
 		want = predict()
 	}
-	if f == twice {
+	if f == faulty.Twice {
 		want = predict()
 	}
 	got, err := call()
 	switch f {
-	case down, lost:
-		code := map[fault]string{down: sojourn.CodeUnavailable, lost: sojourn.CodeUnknown}[f]
-		r.say("%s → %s", what, faultNames[f])
+	case faulty.Down, faulty.Lost:
+		code := map[faulty.Fault]string{faulty.Down: sojourn.CodeUnavailable, faulty.Lost: sojourn.CodeUnknown}[f]
+		r.say("%s → %s", what, f)
 		if sojourn.ErrorCode(err) != code {
 			r.fail("%s: the error is %v, want %s", what, err, code)
 		}
@@ -77,8 +78,8 @@ func attempt[A any](r *run, what string, f fault, predict func() A, call func() 
 			r.repeats = append(r.repeats, again)
 		}
 	default:
-		if f != none {
-			what += " (" + faultNames[f] + ")"
+		if f != faulty.None {
+			what += " (" + f.String() + ")"
 		}
 		if err != nil {
 			r.say("%s → %v", what, err)
@@ -158,12 +159,12 @@ func (r *run) enqueue(jobs []sojourn.Job, partial bool) {
 			what += fmt.Sprint(" in ", j.Delay)
 		}
 	}
-	f := r.fault(lost, down, twice)
+	f := r.fault(faulty.Lost, faulty.Down, faulty.Twice)
 	got, ok := attempt(r, what, f,
 		func() enqueuedAll { done, code := r.m.enqueue(jobs, partial); return enqueuedAll{done, code} },
 		func() (enqueuedAll, error) {
 			done, err := r.store.Enqueue(r.ctx, jobs, partial)
-			if code := sojourn.ErrorCode(err); f != lost && f != down && code != "" {
+			if code := sojourn.ErrorCode(err); f != faulty.Lost && f != faulty.Down && code != "" {
 				return enqueuedAll{Code: code}, nil
 			}
 			return enqueuedAll{Done: done}, err
@@ -194,7 +195,7 @@ func (r *run) enqueue(jobs []sojourn.Job, partial bool) {
 // within it, as long as the first one is right.
 func (r *run) claim(q driver.ClaimRequest) []driver.Claimed {
 	what := fmt.Sprintf("Claim by %s, number %d, up to %d of %v in %v", q.Worker, q.Number, q.Max, q.Kinds, q.Queues)
-	kinds := []fault{lost, down, twice}
+	kinds := []faulty.Fault{faulty.Lost, faulty.Down, faulty.Twice}
 	tight := q.Capacity < roomy
 	if tight {
 		kinds = nil
@@ -310,7 +311,7 @@ func (r *run) save(s driver.Saved) {
 	if s.Key != "" {
 		what += " key " + s.Key
 	}
-	attempt(r, what, r.fault(lost, down, twice),
+	attempt(r, what, r.fault(faulty.Lost, faulty.Down, faulty.Twice),
 		func() string { return r.m.save(s) },
 		func() (string, error) {
 			errs, err := r.store.Save(r.ctx, []driver.Saved{s})
@@ -341,7 +342,7 @@ func (r *run) finish(o sojourn.Outcome) {
 	if len(o.Next) > 0 {
 		what += fmt.Sprint(" next ", o.Next[0].ID)
 	}
-	got, ok := attempt(r, what, r.fault(lost, down, twice),
+	got, ok := attempt(r, what, r.fault(faulty.Lost, faulty.Down, faulty.Twice),
 		func() driver.Finished { return r.m.finish(o) },
 		func() (driver.Finished, error) {
 			fs, err := r.store.Finish(r.ctx, []sojourn.Outcome{o})
@@ -371,7 +372,7 @@ func (r *run) respond(replies ...reply) {
 		what += p.text()
 		rs = append(rs, p.r)
 	}
-	attempt(r, what, r.fault(lost, down, twice),
+	attempt(r, what, r.fault(faulty.Lost, faulty.Down, faulty.Twice),
 		func() (want []sojourn.Responded) {
 			for _, p := range replies {
 				want = append(want, r.m.respond(p.r, p.of))
@@ -414,7 +415,7 @@ type item struct {
 
 func (r *run) edit(ids []sojourn.ID, e sojourn.Edit) {
 	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
-	attempt(r, fmt.Sprintf("Edit %s %v generation %d", e.Action, ids, e.Generation), r.fault(lost, down),
+	attempt(r, fmt.Sprintf("Edit %s %v generation %d", e.Action, ids, e.Generation), r.fault(faulty.Lost, faulty.Down),
 		func() (want []item) {
 			for _, id := range ids {
 				if j := r.m.jobs[id]; j != nil {
@@ -445,7 +446,7 @@ func (r *run) edit(ids []sojourn.ID, e sojourn.Edit) {
 }
 
 func (r *run) sweep(limit int) {
-	attempt(r, "Sweep", r.fault(lost, down, twice),
+	attempt(r, "Sweep", r.fault(faulty.Lost, faulty.Down, faulty.Twice),
 		func() driver.Swept { return r.m.sweep(limit) },
 		func() (driver.Swept, error) { return r.store.Sweep(r.ctx, limit) }, nil,
 		func(got, want driver.Swept) string {
@@ -457,7 +458,7 @@ func (r *run) sweep(limit int) {
 }
 
 func (r *run) setQueue(queue string, s sojourn.QueueSettings) {
-	attempt(r, fmt.Sprintf("SetQueue %s paused %v retention %+v", queue, s.Paused, s.Retention), none,
+	attempt(r, fmt.Sprintf("SetQueue %s paused %v retention %+v", queue, s.Paused, s.Retention), faulty.None,
 		func() string { r.m.queues[queue] = s; return "" },
 		func() (string, error) { return "", sojourn.NewClient(r.store).Queues().Set(r.ctx, queue, s) }, nil,
 		func(string, string) string { return "" })

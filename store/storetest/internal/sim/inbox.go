@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/store/storetest/internal/faulty"
 )
 
 // inboxEdit predicts the answer of EditInbox, or the code of its refusal.
@@ -78,12 +79,12 @@ type editedInbox struct {
 }
 
 func (r *run) editInbox(e sojourn.InboxEdit) {
-	f := r.fault(lost, down, twice)
+	f := r.fault(faulty.Lost, faulty.Down, faulty.Twice)
 	got, ok := attempt(r, fmt.Sprintf("EditInbox %s response %d, job %d, key %s/%s", e.Action, e.Seq, e.Job, e.Kind, e.Key), f,
 		func() editedInbox { answer, code := r.m.inboxEdit(e); return editedInbox{answer, code} },
 		func() (editedInbox, error) {
 			answer, err := r.store.EditInbox(r.ctx, e)
-			if code := sojourn.ErrorCode(err); f != lost && f != down && code != "" {
+			if code := sojourn.ErrorCode(err); f != faulty.Lost && f != faulty.Down && code != "" {
 				return editedInbox{Code: code}, nil
 			}
 			return editedInbox{Answer: answer}, err
@@ -102,7 +103,7 @@ func (r *run) editInbox(e sojourn.InboxEdit) {
 
 // editInboxSome edits the inbox as an operator does: mostly responses without a job, now and then
 // responses that a job has taken or attached.
-func (r *run) editInboxSome() {
+func (r actor) editInboxSome() {
 	all := r.m.responses(func(*message) bool { return true })
 	lying := slices.DeleteFunc(slices.Clone(all), func(s *message) bool { return s.outcome == sojourn.Applied })
 	if len(lying) == 0 || r.chance(10) {

@@ -7,10 +7,11 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/driver"
+	"github.com/sojourn-queue/sojourn/store/storetest/internal/faulty"
 )
 
 func (r *run) extend(leases []sojourn.Lease) {
-	attempt(r, fmt.Sprint("Extend ", leases), r.fault(lost, down, twice),
+	attempt(r, fmt.Sprint("Extend ", leases), r.fault(faulty.Lost, faulty.Down, faulty.Twice),
 		func() []string { return r.m.extend(leases) },
 		func() ([]string, error) {
 			answers, err := r.store.Extend(r.ctx, leases)

@@ -14,18 +14,21 @@ var (
 	everything = wants{queues: queues, kinds: kinds, decidable: kinds, pollable: kinds, lease: 30 * time.Second}
 )
 
+// actor chooses the random operations of a run, which carries them out and checks their answers.
+type actor struct{ *run }
+
 // acts are the operations, with how often each comes.
 var acts = []struct {
 	weight int
-	do     func(r *run)
+	do     func(r actor)
 }{
-	{16, (*run).enqueueSome}, {22, (*run).claimSome}, {26, (*run).reportSome}, {13, (*run).respondSome}, {12, (*run).letTimePass},
-	{4, (*run).extendSome}, {4, (*run).saveSome}, {5, (*run).editSome}, {3, (*run).editInboxSome}, {4, func(r *run) { r.sweep(1000) }}, {7, (*run).repeatSome},
-	{1, (*run).peekSome}, {1, (*run).changeQueue}, {1, (*run).workerDies}, {1, (*run).storeGoes},
+	{16, actor.enqueueSome}, {22, actor.claimSome}, {26, actor.reportSome}, {13, actor.respondSome}, {12, actor.letTimePass},
+	{4, actor.extendSome}, {4, actor.saveSome}, {5, actor.editSome}, {3, actor.editInboxSome}, {4, func(r actor) { r.sweep(1000) }}, {7, actor.repeatSome},
+	{1, actor.peekSome}, {1, actor.changeQueue}, {1, actor.workerDies}, {1, actor.storeGoes},
 }
 
 // step does one random operation.
-func (r *run) step() {
+func (r actor) step() {
 	sum := 0
 	for _, a := range acts {
 		sum += a.weight
@@ -40,7 +43,7 @@ func (r *run) step() {
 }
 
 // job makes a random job. next marks those that a completion carries along.
-func (r *run) job(next bool) sojourn.Job {
+func (r actor) job(next bool) sojourn.Job {
 	p := sojourn.Policy{Backoff: sojourn.Backoff{First: oneOf(r.dice, time.Second, 20*time.Second), Factor: 2, Limit: time.Minute},
 		MaxAttempts: oneOf[int32](r.dice, 1, 2, 3, 5), MaxCrashes: oneOf[int32](r.dice, 1, 2, 3), Timeout: oneOf(r.dice, 2*time.Minute, time.Hour)}
 	if r.chance(15) {
@@ -75,14 +78,14 @@ func (r *run) job(next bool) sojourn.Job {
 	return j
 }
 
-func (r *run) key(next bool) string {
+func (r actor) key(next bool) string {
 	if next {
 		return oneOf(r.dice, "n1", "n2")
 	}
 	return oneOf(r.dice, "k1", "k2", "k3", "k4", "k5", "k6")
 }
 
-func (r *run) enqueueSome() {
+func (r actor) enqueueSome() {
 	var jobs []sojourn.Job
 	for range oneOf(r.dice, 1, 1, 1, 1, 2, 4) {
 		j := r.job(false)
@@ -101,7 +104,7 @@ func (r *run) enqueueSome() {
 	r.enqueue(jobs, r.chance(50))
 }
 
-func (r *run) claimSome() {
+func (r actor) claimSome() {
 	w := wants{queues: queues, kinds: kinds, max: oneOf(r.dice, 1, 1, 2, 5), lease: oneOf(r.dice, 10*time.Second, 30*time.Second, 2*time.Minute)}
 	if r.chance(20) {
 		w.queues = []string{oneOf(r.dice, "slow", "default")}
@@ -122,7 +125,7 @@ func (r *run) claimSome() {
 }
 
 // lease is mostly a valid one; else one of a worker that sleeps, is dead, or has reported before.
-func (r *run) lease() (l given, ok bool) {
+func (r actor) lease() (l given, ok bool) {
 	running := r.m.that(func(j *job) bool { return j.State == sojourn.Running })
 	if len(running) > 0 && r.chance(85) {
 		j := oneOf(r.dice, running...)
@@ -142,7 +145,7 @@ func (r *run) lease() (l given, ok bool) {
 	return l, true
 }
 
-func (r *run) reportSome() {
+func (r actor) reportSome() {
 	l, ok := r.lease()
 	if !ok {
 		r.enqueueSome()
@@ -183,7 +186,7 @@ func (r *run) reportSome() {
 }
 
 // polled is the report of a poll step.
-func (r *run) polled(o sojourn.Outcome) sojourn.Outcome {
+func (r actor) polled(o sojourn.Outcome) sojourn.Outcome {
 	o.Type = oneOf(r.dice, sojourn.OutcomeNoAnswer, sojourn.OutcomeNoAnswer, sojourn.OutcomeAnswer, sojourn.OutcomeAnswer, sojourn.OutcomeReleased)
 	switch {
 	case o.Type == sojourn.OutcomeAnswer:
@@ -194,7 +197,7 @@ func (r *run) polled(o sojourn.Outcome) sojourn.Outcome {
 	return o
 }
 
-func (r *run) verdict() (v sojourn.Verdict) {
+func (r actor) verdict() (v sojourn.Verdict) {
 	switch r.n(10) {
 	case 0:
 		v.Final = true
@@ -211,7 +214,7 @@ func (r *run) verdict() (v sojourn.Verdict) {
 	return v
 }
 
-func (r *run) wait() (w sojourn.Wait) {
+func (r actor) wait() (w sojourn.Wait) {
 	if r.chance(40) {
 		w.Within = r.between(time.Second, 10*time.Minute)
 	}
@@ -234,7 +237,7 @@ func (r *run) wait() (w sojourn.Wait) {
 
 // respondSome sends responses from outside. Some of its calls have several responses, mostly for
 // the same job: each must see the effects of those before it.
-func (r *run) respondSome() {
+func (r actor) respondSome() {
 	replies := []reply{r.reply()}
 	for range oneOf(r.dice, 0, 0, 0, 1, 2, 3) {
 		p := r.reply()
@@ -250,7 +253,7 @@ func (r *run) respondSome() {
 }
 
 // reply is mostly for a job that awaits, or soon will, and now and then for no job.
-func (r *run) reply() reply {
+func (r actor) reply() reply {
 	p := reply{r: sojourn.Response{Kind: oneOf(r.dice, kinds...), Source: "sim", MessageID: r.name("m"), Body: []byte("answer"),
 		KeepConflict: true, PerKey: r.chance(20)}} // a refusal leaves a gap in the numbers of some stores
 	if r.chance(3) {
@@ -289,7 +292,7 @@ func (r *run) reply() reply {
 
 // letTimePass moves the clock: a little, to the very moment at which something is due, past leases,
 // by hours, back.
-func (r *run) letTimePass() {
+func (r actor) letTimePass() {
 	d := r.between(0, 10*time.Second)
 	switch way := r.n(20); {
 	case way < 7:
@@ -318,7 +321,7 @@ func (r *run) letTimePass() {
 	r.say("the clock moves by %v", d)
 }
 
-func (r *run) extendSome() {
+func (r actor) extendSome() {
 	var leases []sojourn.Lease
 	for range 1 + r.n(3) {
 		if l, ok := r.lease(); ok && !slices.Contains(leases, l.lease) {
@@ -330,7 +333,7 @@ func (r *run) extendSome() {
 	}
 }
 
-func (r *run) saveSome() {
+func (r actor) saveSome() {
 	l, ok := r.lease()
 	if !ok {
 		return
@@ -348,7 +351,7 @@ func (r *run) saveSome() {
 	r.save(s)
 }
 
-func (r *run) editSome() {
+func (r actor) editSome() {
 	all := r.m.ordered()
 	if len(all) == 0 {
 		return
@@ -385,7 +388,7 @@ func (r *run) editSome() {
 }
 
 // repeatSome repeats calls that got no answer, or that were answered long ago.
-func (r *run) repeatSome() {
+func (r actor) repeatSome() {
 	r.result.Faults["repeated call"]++
 	if n := len(r.repeats); n > 0 && r.chance(60) {
 		i := r.n(n)
@@ -414,7 +417,7 @@ func (r *run) repeatSome() {
 }
 
 // peekSome reads a queue in the order of its claims.
-func (r *run) peekSome() {
+func (r actor) peekSome() {
 	q := oneOf(r.dice, queues...)
 	r.tick()
 	r.say("Find next in %s", q)
@@ -430,7 +433,7 @@ func (r *run) peekSome() {
 	}
 }
 
-func (r *run) changeQueue() {
+func (r actor) changeQueue() {
 	s := sojourn.QueueSettings{Paused: r.chance(50)}
 	if r.chance(40) {
 		s.Retention = sojourn.Retention{Age: oneOf(r.dice, 0, 20*time.Minute), Count: oneOf[int64](r.dice, 0, 1, 3), FailedAge: oneOf(r.dice, 0, time.Hour)}
@@ -439,7 +442,7 @@ func (r *run) changeQueue() {
 }
 
 // workerDies lets the leases of a worker expire. Its process starts again under another name.
-func (r *run) workerDies() {
+func (r actor) workerDies() {
 	r.result.Faults["worker dies"]++
 	i := r.n(len(r.workers))
 	r.say("%s dies", r.workers[i])
@@ -447,7 +450,7 @@ func (r *run) workerDies() {
 	r.workers[i] = r.born()
 }
 
-func (r *run) storeGoes() {
+func (r actor) storeGoes() {
 	r.outage = 1 + r.n(6)
 	r.say("the store is away for %d calls", r.outage)
 }

@@ -5,7 +5,7 @@
 //	dice.go             chance, a sequence of its own for each operation
 //	model.go            the model, which predicts the visible state of a store
 //	calls.go edits.go   predictions of each call's answer; sweeps.go of each sweep
-//	faults.go           a store around the store, which loses answers, repeats calls and goes away
+//	../faulty           a store around the store, which loses answers, repeats calls and goes away
 //	act.go ops.go       random operations of producers, workers, the outside and operators
 //	look.go ledger.go   the store compared with the model; laws that need no model
 //	run.go shrink.go    a seed from its start to the end of all jobs; the shortest way to a failure
@@ -18,6 +18,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/driver"
+	"github.com/sojourn-queue/sojourn/store/storetest/internal/faulty"
 )
 
 // InboxTTL is the store's InboxTTL: the time to live of an early response without a job.
@@ -44,7 +45,7 @@ type broken struct{ err error }
 type run struct {
 	*dice
 	ctx    context.Context
-	store  *faulty
+	store  *faulty.Store
 	m      *model
 	wall   time.Time // the clock as the store sees it: steps back and forth are possible
 	result Result
@@ -102,7 +103,7 @@ func Run(open Open, seed uint64, ops []int) (result Result) {
 	r.m = newModel(r.wall, InboxTTL)
 	s := open(func() time.Time { return r.wall })
 	defer s.Close()
-	r.store = &faulty{Store: s}
+	r.store = &faulty.Store{Store: s}
 	if _, err := s.Status(ctx); err != nil { // the store looks at its clock, and never goes back behind it
 		return Result{Err: err}
 	}
@@ -122,7 +123,7 @@ func Run(open Open, seed uint64, ops []int) (result Result) {
 	}()
 	for i, n := range ops {
 		r.op, r.dice = n, throw(seed, n)
-		r.step()
+		actor{r}.step()
 		if i%auditEvery == auditEvery-1 {
 			r.audit()
 		}

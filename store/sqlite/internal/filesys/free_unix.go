@@ -1,12 +1,12 @@
 //go:build linux || darwin
 
-package sqlite
+package filesys
 
 import "golang.org/x/sys/unix"
 
-// freeBytes returns the number of bytes that an ordinary user may still write on the disk of a
+// Free returns the number of bytes that an ordinary user may still write on the disk of a
 // folder; -1 if it is unknown.
-func freeBytes(dir string) int64 {
+func Free(dir string) int64 {
 	var fs unix.Statfs_t
 	if unix.Statfs(dir, &fs) != nil {
 		return -1

@@ -1,10 +1,10 @@
-package sqlite
+package filesys
 
 import "golang.org/x/sys/unix"
 
-// networkFS returns the name of the network file system that contains dir, or "". An unknown file
+// Network returns the name of the network file system that contains dir, or "". An unknown file
 // system counts as local.
-func networkFS(dir string) string {
+func Network(dir string) string {
 	var fs unix.Statfs_t
 	if unix.Statfs(dir, &fs) != nil {
 		return ""

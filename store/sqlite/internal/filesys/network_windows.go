@@ -1,4 +1,4 @@
-package sqlite
+package filesys
 
 import (
 	"path/filepath"
@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// networkFS returns the name of the network file system that contains dir, or "". An unknown file
+// Network returns the name of the network file system that contains dir, or "". An unknown file
 // system counts as local.
-func networkFS(dir string) string {
+func Network(dir string) string {
 	root, err := windows.UTF16PtrFromString(filepath.VolumeName(dir) + `\`)
 	if err == nil && windows.GetDriveType(root) == windows.DRIVE_REMOTE {
 		return "a network drive"

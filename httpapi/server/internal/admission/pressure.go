@@ -1,4 +1,4 @@
-package server
+package admission
 
 import (
 	"sync"
@@ -30,10 +30,10 @@ func cost(bytes int64) int64 { return min(1+bytes/unitBytes, largestCost) }
 
 // enter reserves units for a request of a class and reports whether they were free. Worker reports
 // are always admitted.
-func (p *pressure) enter(c class, units int64) bool {
+func (p *pressure) enter(c Class, units int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if c != finishing && p.used > 0 && (p.used+units)*100 > p.limit*shares[c] {
+	if c != Finishing && p.used > 0 && (p.used+units)*100 > p.limit*c.Share() {
 		return false
 	}
 	p.used += units
@@ -41,10 +41,10 @@ func (p *pressure) enter(c class, units int64) bool {
 }
 
 // full reports whether enter would refuse the smallest request of a class.
-func (p *pressure) full(c class) bool {
+func (p *pressure) full(c Class) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return c != finishing && p.used > 0 && (p.used+1)*100 > p.limit*shares[c]
+	return c != Finishing && p.used > 0 && (p.used+1)*100 > p.limit*c.Share()
 }
 
 // leave releases the units. took is the duration of the work; 0 means unknown.

@@ -1,8 +1,0 @@
-//go:build !unix
-
-package sqlite
-
-import "io/fs"
-
-// links is not known here.
-func links(fs.FileInfo) uint64 { return 1 }
