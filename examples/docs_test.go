@@ -37,7 +37,7 @@ var packages = []string{thisModule, thisModule + "/worker", thisModule + "/inter
 	thisModule + "/driver", thisModule + "/rules", thisModule + "/throttle",
 	thisModule + "/internal/sqlstore/groupcommit", thisModule + "/internal/sqlstore/clock", thisModule + "/internal/sqlstore/txn", thisModule + "/internal/sqlstore/gate",
 	thisModule + "/internal/sqlstore/enqueue", thisModule + "/internal/sqlstore/claim", thisModule + "/internal/sqlstore/query", thisModule + "/internal/sqlstore/upkeep",
-	thisModule + "/source/nats", thisModule + "/source/kafka", thisModule + "/source/rabbitmq", thisModule + "/worker/execjob", thisModule + "/worker/httpjob", thisModule + "/httpapi", thisModule + "/httpapi/server"}
+	thisModule + "/source/nats", thisModule + "/source/kafka", thisModule + "/source/rabbitmq", thisModule + "/worker/execjob", thisModule + "/worker/httpjob", thisModule + "/httpapi", thisModule + "/httpapi/server", thisModule + "/httpapi/server/internal/admission"}
 
 // sources imports packages of this module from their source, as far as their constants need it, and
 // others from what go build has made.
@@ -104,7 +104,7 @@ func inCode(t *testing.T) map[string]constant.Value {
 }
 
 var (
-	constantName = regexp.MustCompile("^`((?:sojourn|worker|execjob|httpjob|sqlstore|groupcommit|clock|txn|gate|enqueue|claim|query|upkeep|sqlite|postgres|bench|source|rule|nats|kafka|rabbitmq|httpapi|server|Backoff)\\.\\w+)`$")
+	constantName = regexp.MustCompile("^`((?:sojourn|worker|execjob|httpjob|sqlstore|groupcommit|clock|txn|gate|enqueue|claim|query|upkeep|sqlite|postgres|bench|source|rule|nats|kafka|rabbitmq|httpapi|server|admission|Backoff)\\.\\w+)`$")
 	documented   = regexp.MustCompile(`^(sojourn|worker|execjob|httpjob|bench|source|nats|kafka|rabbitmq|server)\.(Default|Max)`)
 	units        = map[string]int64{"": 1, "µs": int64(time.Microsecond), "ms": int64(time.Millisecond), "s": int64(time.Second), "min": int64(time.Minute),
 		"h": int64(time.Hour), "days": int64(24 * time.Hour), "years": int64(365 * 24 * time.Hour), "bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20}

@@ -58,7 +58,7 @@ var direction = []row{
 		not: []string{"net/http"}, because: "one package for one database"},
 	{dir: "store/postgres/...", may: []string{"domain", "internal/sqldb", "internal/migration", "internal/sqlstore/...", "store/postgres/...", "github.com/jackc/pgx/v5/..."},
 		not: []string{"net/http"}, because: "one package for one database"},
-	{dir: "store/storetest/internal/...", may: []string{"domain", "store/storetest/internal/kit", "pgregory.net/rapid"},
+	{dir: "store/storetest/internal/...", may: []string{"domain", "store/storetest/internal/kit", "store/storetest/internal/faulty", "pgregory.net/rapid"},
 		because: "cases of one subject know those of no other"},
 	{dir: "store/storetest/...", may: []string{"domain", "store/storetest/...", "github.com/google/go-cmp/...", "pgregory.net/rapid"},
 		because: "it tests any Store, so it knows none"},

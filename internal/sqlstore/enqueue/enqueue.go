@@ -76,7 +76,7 @@ type original struct {
 
 // newRequest computes what needs no transaction.
 func (s *Enqueuer) newRequest(c *access.Caller, jobs []sojourn.Job, partial bool) Request {
-	req := Request{Jobs: jobs, Digests: jobrow.Digests(jobs, c), Caller: c, partial: partial, NotJSON: s.core.JSONErrors(jobs)}
+	req := Request{Jobs: jobs, Digests: jobrow.Digests(jobs, c), Caller: c, partial: partial, NotJSON: JSONErrors(s.core, jobs)}
 	if s.core.DB.Dialect().Concurrent {
 		req.original = new([]original)
 	}
@@ -107,4 +107,22 @@ func (r *Request) restore() {
 type Answer struct {
 	done    []sojourn.Enqueued
 	refused error
+}
+
+// JSONErrors returns the refusals of jobs whose args do not parse, in the order of the jobs; nil if
+// all parse. Callers run it before they wait for a transaction, as jobrow.CheckJSON.
+func JSONErrors(s *txn.Core, jobs []sojourn.Job) (refused []error) {
+	for i := range jobs {
+		j := &jobs[i]
+		if len(j.Args) > s.Cfg.MaxBytes {
+			continue // Validate refuses it
+		}
+		if err := sojourn.ValidJSON("args", j.ContentType, j.Args); err != nil {
+			if refused == nil {
+				refused = make([]error, len(jobs))
+			}
+			refused[i] = err
+		}
+	}
+	return refused
 }

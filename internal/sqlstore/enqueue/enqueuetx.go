@@ -25,7 +25,7 @@ func (s *Enqueuer) EnqueueTx(ctx context.Context, in any, jobs []sojourn.Job) ([
 	// Keys are locked until the application commits. takeKeys takes them in one order, so two
 	// transactions with several keys wait for each other, and do not end in a deadlock.
 	var out []sojourn.Enqueued
-	notJSON := s.core.JSONErrors(jobs)
+	notJSON := JSONErrors(s.core, jobs)
 	err := s.core.Join(ctx, in, func(t *txn.Tx) error {
 		c := access.CallerOf(ctx)
 		req := Request{Jobs: slices.Clone(jobs), Digests: jobrow.Digests(jobs, c), Caller: c, NotJSON: notJSON}

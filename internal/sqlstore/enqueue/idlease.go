@@ -32,7 +32,7 @@ type idsRequest struct {
 	owner string
 }
 
-// leaseIDs takes a block from the counter, and records when it was leased and by whom: CheckID
+// leaseIDs takes a block from the counter, and records when it was leased and by whom: checkID
 // refuses ids of unknown blocks, of old ones, and of other owners.
 func leaseIDs(t *txn.Tx, req idsRequest) (sojourn.ID, error) {
 	next, err := t.ReadInt(txn.QNextIDs, req.size)

@@ -101,7 +101,7 @@ func (b *Batch) planOne(i int) error {
 	}
 	// Before the conflict, so that no caller learns whether an id of another caller has a job.
 	if !b.drawn.Holds(int64(j.ID)) {
-		if err := b.CheckID(j.ID, driver.IDOwner(j, b.caller.Owner()), &b.block); err != nil {
+		if err := b.checkID(j.ID, driver.IDOwner(j, b.caller.Owner()), &b.block); err != nil {
 			return err
 		}
 	}

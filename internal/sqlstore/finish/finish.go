@@ -101,8 +101,8 @@ func (s *Finisher) FinishTx(ctx context.Context, in any, o sojourn.Outcome) erro
 // request is one call of Finish.
 type request struct {
 	outcomes []sojourn.Outcome
-	caller   *access.Caller // for the next jobs
-	notJSON  []txn.NotJSON  // of each outcome; nil if all parse
+	caller   *access.Caller   // for the next jobs
+	notJSON  []jobrow.NotJSON // of each outcome; nil if all parse
 }
 
 // newRequest parses the bytes of outcomes, which takes time, before the request waits for a
@@ -111,13 +111,13 @@ func newRequest(outcomes []sojourn.Outcome, c *access.Caller) request {
 	req := request{outcomes: outcomes, caller: c}
 	for i := range outcomes {
 		o := &outcomes[i]
-		n := txn.CheckJSON("result", o.ResultType, o.Result)
+		n := jobrow.CheckJSON("result", o.ResultType, o.Result)
 		if n.Err == nil && !n.Undeclared() {
-			n = txn.CheckJSON("checkpoint", "", o.Verdict.Checkpoint)
+			n = jobrow.CheckJSON("checkpoint", "", o.Verdict.Checkpoint)
 		}
 		if n.Err != nil || n.Undeclared() {
 			if req.notJSON == nil {
-				req.notJSON = make([]txn.NotJSON, len(outcomes))
+				req.notJSON = make([]jobrow.NotJSON, len(outcomes))
 			}
 			req.notJSON[i] = n
 		}
@@ -258,7 +258,7 @@ func (b *batch) planNext(was *jobrow.Row, o *sojourn.Outcome, c *access.Caller) 
 	if o.Type != sojourn.OutcomeCompleted {
 		return nil, sojourn.Invalid("next", "only a completed step enqueues jobs, not %s", o.Type), nil
 	}
-	req := enqueue.Request{Jobs: slices.Clone(o.Next), Digests: jobrow.Digests(o.Next, c), Caller: c, NotJSON: b.Core.JSONErrors(o.Next)} // a second try resolves them by other settings
+	req := enqueue.Request{Jobs: slices.Clone(o.Next), Digests: jobrow.Digests(o.Next, c), Caller: c, NotJSON: enqueue.JSONErrors(b.Core, o.Next)} // a second try resolves them by other settings
 	next = &enqueue.Batch{Tx: b.Tx, Enqueuer: b.svc.enqueuer, Requests: []enqueue.Request{req}, Ending: was}
 	if err := next.ReadAll(next.Reads()); err != nil {
 		return nil, nil, err

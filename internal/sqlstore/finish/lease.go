@@ -83,7 +83,7 @@ func saveBatch(t *txn.Tx, requests [][]driver.Saved) ([][]driver.Extended, error
 	var ids sqldb.Ints
 	for _, items := range requests {
 		for i := range items {
-			if txn.CheckJSON("checkpoint", "", items[i].Checkpoint).Undeclared() {
+			if jobrow.CheckJSON("checkpoint", "", items[i].Checkpoint).Undeclared() {
 				ids = append(ids, int64(items[i].Lease.ID))
 			}
 		}
@@ -114,7 +114,7 @@ func saveOne(t *txn.Tx, in *driver.Saved) (none driver.Extended, err error) {
 	if err != nil || was == nil {
 		return lost(t, in.Lease, err)
 	}
-	if err := t.Loaded.Types.Refusal(txn.CheckJSON("checkpoint", "", in.Checkpoint), was.ID); err != nil {
+	if err := t.Loaded.Types.Refusal(jobrow.CheckJSON("checkpoint", "", in.Checkpoint), was.ID); err != nil {
 		return none, err
 	}
 	l := *was

@@ -1,8 +1,8 @@
 // Package operate makes the changes that people and programs ask for outside of a job's life: edits
 // of jobs and of the inbox, settings and holds of queues, draining workers, access tokens and the
-// audit log. A refusal comes before the first write where possible, and is then an answer: the other
-// calls of the group need no second run. What the store does by itself over time is in package
-// upkeep.
+// audit log. A refusal comes before the first write where possible, and is then an answer: the
+// other calls of the group need no second run. What the store does by itself over time is in
+// package upkeep.
 package operate
 
 import (

@@ -31,8 +31,8 @@ func (s *Reader) Workers(ctx context.Context, after string, limit int, ids ...st
 	return out, err
 }
 
-// ListWorkers is Reader.Workers within a transaction, of a page: only ids, if the list is not nil. A worker is listed for a
-// day after its last claim, and as long as it has leases.
+// ListWorkers is Reader.Workers within a transaction: of ids alone, if the list is not nil. A
+// worker is listed for a day after its last claim, and as long as it has leases.
 func ListWorkers(t *txn.Tx, after string, limit int, ids []string) ([]sojourn.WorkerStatus, error) {
 	known := map[string]*sojourn.WorkerStatus{}
 	worker := func(id string) *sojourn.WorkerStatus {

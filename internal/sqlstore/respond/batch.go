@@ -109,7 +109,7 @@ func (b *batch) Reads() (reads []sqldb.Statement) {
 	if b.Concurrent() {
 		text, note := qLiveNamed, b.scanLeased
 		if b.needTypes() {
-			text, note, b.Loaded.Types = qLiveNamedTyped, b.scanType, txn.ContentTypes{}
+			text, note, b.Loaded.Types = qLiveNamedTyped, b.scanType, jobrow.ContentTypes{}
 		}
 		reads = append(reads, sqldb.Statement{Text: text, Args: []any{ids, slices.Clone(kinds), slices.Clone(keys)}, Each: b.ScanInto(b.rows, note)})
 	}

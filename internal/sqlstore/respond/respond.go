@@ -76,7 +76,7 @@ type target struct {
 	generation, attempt, wait int32 // of a token
 	until                     int64 // of a token, microseconds; 0 = it does not expire
 
-	notJSON  txn.NotJSON    // of the body
+	notJSON  jobrow.NotJSON // of the body
 	as       jobrow.Message // the message id under which it is stored
 	digest   jobrow.Digest  // of the address and the body
 	conflict bool           // its message id has another digest, so that as is an id of its own
@@ -93,7 +93,7 @@ func resolveTarget(t *txn.Tx, r *sojourn.Response) (target, error) {
 	}
 	to := target{digest: jobrow.ResponseDigest(r)}
 	if !r.Park && !r.Progress { // progress is a text for people, and a parked response has no job
-		to.notJSON = txn.CheckJSON("body", r.ContentType, r.Body)
+		to.notJSON = jobrow.CheckJSON("body", r.ContentType, r.Body)
 	}
 	if r.Token == "" {
 		to.id, to.as = r.Job, jobrow.MessageOf(r)

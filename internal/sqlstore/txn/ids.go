@@ -3,7 +3,6 @@ package txn
 import (
 	"strconv"
 
-	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
@@ -45,39 +44,6 @@ func (b *Block) Scan(r sqldb.Row) error {
 	return nil
 }
 
-// CheckID refuses an id that its owner has not leased, or whose block is older than sojourn.IDLife:
-// an id is inserted once, and its job may have been pruned since. It does not look for a job with
-// the id. last is the block of the id before, and becomes that of this one; the ids of a call
-// mostly share one.
-func (t *Tx) CheckID(id sojourn.ID, owner string, last *Block) error {
-	if b, ok := t.cachedBlock(id); ok {
-		*last = b
-	}
-	if !last.Holds(int64(id)) {
-		*last = Block{}
-		if err := t.Read(QFindBlock, last.Scan, int64(id)); err != nil {
-			return err
-		}
-	}
-	switch {
-	case last.Holds(int64(id)) && t.Now-last.Leased > sojourn.IDLife.Microseconds():
-	case last.Holds(int64(id)) && last.Owner == owner:
-		return nil
-	case last.Holds(int64(id)):
-		return notLeased(id)
-	default:
-		next, err := t.NextID()
-		if err != nil {
-			return err
-		}
-		if int64(id) >= next {
-			return notLeased(id)
-		}
-	}
-	return &sojourn.Error{Code: sojourn.CodeIDExpired, Field: "id", Index: -1,
-		Message: "the block of id " + strconv.FormatInt(int64(id), 10) + " is older than " + sojourn.IDLife.String() + "; draw a new id. Nothing was stored"}
-}
-
 // NextID returns the first id that was never allocated.
 func (t *Tx) NextID() (int64, error) {
 	next := int64(1)
@@ -86,8 +52,4 @@ func (t *Tx) NextID() (int64, error) {
 		return err
 	}, "next_id")
 	return next, err
-}
-
-func notLeased(id sojourn.ID) error {
-	return sojourn.Invalid("id", "%d is not in a block of ids that this caller has leased; lease ids with Store.IDs (POST /v1/ids), or leave it out", id)
 }

@@ -112,3 +112,16 @@ func (t *Tx) Reserves(r driver.ClaimRequest, id int64) (yes bool, err error) {
 	err = t.Read(qReserves, func(sqldb.Row) error { yes = true; return nil }, id, ReserveBefore(t.Now, r))
 	return yes, err
 }
+
+const qTypes = `select id, content_type from sj_job where id in (ints($1))`
+
+// ReadTypesOf reads the content types of jobs into t.Loaded.Types.
+func (t *Tx) ReadTypesOf(ids sqldb.Ints) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	if t.Loaded.Types == nil {
+		t.Loaded.Types = make(jobrow.ContentTypes, len(ids))
+	}
+	return t.Read(qTypes, func(row sqldb.Row) error { t.Loaded.Types[sojourn.ID(row.Int(0))] = row.Text(1); return nil }, ids)
+}

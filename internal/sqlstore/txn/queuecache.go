@@ -149,8 +149,8 @@ func (k *queueCache) Miss(backOff bool) {
 	clear(k.empty)
 }
 
-// cachedBlock returns the cached block of an id in a transaction with cached reads.
-func (t *Tx) cachedBlock(id sojourn.ID) (Block, bool) {
+// CachedBlock returns the cached block of an id in a transaction with cached reads.
+func (t *Tx) CachedBlock(id sojourn.ID) (Block, bool) {
 	if t.Cache.Validators == nil {
 		return Block{}, false
 	}

@@ -42,7 +42,7 @@ type Loaded struct {
 	Leased        map[sojourn.ID]*jobrow.Row // rows of leases that have not changed since; nil: not live
 	Queues        map[string]QueueRow        // queues as placeRow has read them, since a row was locked last
 	Waits         WaitReads                  // for finishes that begin a wait
-	Types         ContentTypes               // of jobs that get bytes without a content type
+	Types         jobrow.ContentTypes        // of jobs that get bytes without a content type
 	ClosedWindows map[string]error           // windows that have refused a job, see gate.CheckWindows
 }
 

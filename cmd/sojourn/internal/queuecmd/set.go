@@ -188,19 +188,27 @@ func (f queueFlags) pause(ctx context.Context, c *sojourn.Client, name string, g
 		change(given("pause-kind") && len(ended) > 0, false, ended...), change(given("pause-kind") && len(wanted) > 0, true, wanted...))
 }
 
-// layerLines are what queue get shows of the layers that the settings come from.
+// layerLines says which settings an operator has set, and which a program has declared that no
+// operator has changed.
 func layerLines(q sojourn.QueueStatus) (lines [][2]string) {
+	var operator, program []string
 	declared := layers.Diff[sojourn.QueuePatch](sojourn.QueueSettings{}, q.Declared)
 	for _, field := range layers.Known[sojourn.QueuePatch]() {
 		value := oneField(declared, field)
 		switch own := oneField(q.Overrides, field); {
 		case own != "" && value != "":
-			lines = append(lines, [2]string{field + " is from", fmt.Sprintf("an operator: %s, declared: %s", own, value)})
+			operator = append(operator, fmt.Sprintf("%s %s (declared: %s)", field, own, value))
 		case own != "":
-			lines = append(lines, [2]string{field + " is from", fmt.Sprintf("an operator: %s", own)})
+			operator = append(operator, field+" "+own)
 		case value != "":
-			lines = append(lines, [2]string{field + " is from", "a program"})
+			program = append(program, field+" "+value)
 		}
+	}
+	if len(operator) > 0 {
+		lines = append(lines, [2]string{"by operator", strings.Join(operator, ", ")})
+	}
+	if len(program) > 0 {
+		lines = append(lines, [2]string{"declared", strings.Join(program, ", ")})
 	}
 	if q.Revision > 0 {
 		lines = append(lines, [2]string{"revision", fmt.Sprint(q.Revision)})

@@ -1,10 +1,9 @@
-package txn
+package jobrow
 
 import (
 	"encoding/json"
 
 	"github.com/sojourn-queue/sojourn"
-	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // NotJSON is the result of CheckJSON. The zero value is that of bytes that may be stored.
@@ -45,40 +44,4 @@ func (c ContentTypes) Refusal(n NotJSON, id sojourn.ID) error {
 		return nil
 	}
 	return sojourn.ValidJSON(n.field, own, n.bytes)
-}
-
-func (c ContentTypes) scan(row sqldb.Row) error {
-	c[sojourn.ID(row.Int(0))] = row.Text(1)
-	return nil
-}
-
-const qTypes = `select id, content_type from sj_job where id in (ints($1))`
-
-// ReadTypesOf reads the content types of jobs into t.Loaded.Types.
-func (t *Tx) ReadTypesOf(ids sqldb.Ints) error {
-	if len(ids) == 0 {
-		return nil
-	}
-	if t.Loaded.Types == nil {
-		t.Loaded.Types = make(ContentTypes, len(ids))
-	}
-	return t.Read(qTypes, t.Loaded.Types.scan, ids)
-}
-
-// JSONErrors returns the refusals of jobs whose args do not parse, in the order of the jobs; nil if
-// all parse. Callers run it before they wait for a transaction, as CheckJSON.
-func (s *Core) JSONErrors(jobs []sojourn.Job) (refused []error) {
-	for i := range jobs {
-		j := &jobs[i]
-		if len(j.Args) > s.Cfg.MaxBytes {
-			continue // Validate refuses it
-		}
-		if err := sojourn.ValidJSON("args", j.ContentType, j.Args); err != nil {
-			if refused == nil {
-				refused = make([]error, len(jobs))
-			}
-			refused[i] = err
-		}
-	}
-	return refused
 }
