@@ -9,7 +9,7 @@ import (
 	"github.com/sojourn-queue/sojourn/sojourntest"
 )
 
-// TestPackIsRetriedAfterRollback: the first attempt rolls back what it took from the stock.
+// TestPackIsRetriedAfterRollback: the first attempt rolls back its change of the stock.
 func TestPackIsRetriedAfterRollback(t *testing.T) {
 	h := sojourntest.New(t, sojourntest.InFile())
 	db, err := sql.Open("sqlite", h.DSN()) // the file of the store

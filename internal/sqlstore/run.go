@@ -90,6 +90,7 @@ func (s *Store) transact(group []txn.Call, withBlocked bool) (helped bool, err e
 		return nil
 	})
 	if err != nil {
+		s.Enqueuer.ForgetDepths() // its calls may run again alone
 		s.hub.Release(lent, nil)
 		return len(lent) > 0, s.core.Failed(err)
 	}

@@ -138,6 +138,8 @@ func (b *bulkStart) args(t *txn.Tx, r driver.ClaimRequest, weight int32) []any {
 	return append(args, txn.ReserveBefore(b.reading.Now, r))
 }
 
+var _ txn.Starter = (*batch)(nil) // found by a type assertion
+
 // FinishBulkStart evaluates the bulk start, and reports whether it has started jobs. If its
 // preconditions did not hold, the claim continues on the normal path.
 func (c *batch) FinishBulkStart() (bool, error) {

@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 )
 
-// prefetched is what was read ahead for the first claim of a transaction: the overdue jobs, and the
+// prefetched holds reads ahead for the first claim of a transaction: the overdue jobs, and the
 // head of its first queue without gates with its rows. It is read in the message that begins the
 // transaction or flushes its writes. Separate reads would cost three messages.
 type prefetched struct {

@@ -49,7 +49,7 @@ type Source struct {
 	Lone    bool                 // a test wants no protection against steps
 }
 
-// Bounds of what counts as a step, and of what it may cost.
+// Bounds of a step of the clock, and of its cost.
 const (
 	// MaxJump is the difference to the monotonic clock above which a change counts as a step.
 	MaxJump = 2 * time.Second

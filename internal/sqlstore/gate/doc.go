@@ -12,7 +12,7 @@
 //     which groups are indexed: a mark and the group's name.
 //
 // Package claim calls Gates.Admit for each queue with gates, chooses among the candidates of its
-// queues, and tells the gates what it has chosen (Claim.Close) and what has started
+// queues, and reports to the gates the chosen jobs (Claim.Close) and the started ones
 // (Claim.RecordStarts). Package finish records the outcomes of steps in the transaction;
 // Gates.FlushPace evaluates them at the end of a request.
 package gate

@@ -1,6 +1,6 @@
 // Package lifecycle carries out the transitions of jobs. The rules (package rules) decide without a
-// database; this package reads what they need, and adds to the transaction's write set what they
-// have decided.
+// database; this package makes their reads, and adds their decisions to the transaction's
+// write set.
 //
 // A transition goes from a row as it was read (was) to a new row (l). Apply writes any of them: the
 // row or its end, the history, and the outcomes of its responses. BeginWait follows a transition

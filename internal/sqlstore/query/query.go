@@ -1,4 +1,4 @@
-// Package query answers questions about what is stored: jobs, queues, workers, the inbox, why a job
+// Package query answers questions about stored data: jobs, queues, workers, the inbox, why a job
 // waits, and whether the invariants hold. It only reads, on snapshots: an answer is consistent, and
 // may be out of date when the caller gets it.
 package query

@@ -1,5 +1,5 @@
-// Package txn is a transaction of the store: what the requests in it share, what it reads, and how
-// its writes are collected, sent and committed. It holds no rules and decides nothing about jobs;
+// Package txn is a transaction of the store. It holds the state that the requests share, reads, and
+// collects, sends and commits the writes. It holds no rules and decides nothing about jobs;
 // the packages above it do, and see the database only through a [Tx].
 //
 // The nouns:

@@ -48,8 +48,8 @@ func (t *Tx) NoteRecheck(kind, key string) {
 	}
 }
 
-// OutcomeStats are the outcomes of a queue's steps in one transaction: what they say about the
-// system that its jobs call. The gates of the queue (breaker, throttler) evaluate them at the end
+// OutcomeStats are the outcomes of a queue's steps in one transaction, as evidence about the system
+// that its jobs call. The gates of the queue (breaker, throttler) evaluate them at the end
 // of the request that has ended the steps.
 type OutcomeStats struct {
 	Answered []int64       // when steps began that got an answer, microseconds

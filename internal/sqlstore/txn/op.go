@@ -93,9 +93,9 @@ type work interface {
 	FinishBulkStart() (bool, error)
 }
 
-// starter is a batch whose reads in the first message may have started its jobs already
+// Starter is a batch whose reads in the first message may have started its jobs already
 // (docs/internals/engine.md#bulk-start).
-type starter interface {
+type Starter interface {
 	// FinishBulkStart evaluates the result, and reports whether jobs were started. Then it has also
 	// set the clock of the transaction, and Run only answers.
 	FinishBulkStart() (bool, error)
@@ -131,7 +131,7 @@ type Answering[P, A any] struct {
 
 // FinishBulkStart evaluates a bulk start; it reports false if the batch has none.
 func (w Answering[P, A]) FinishBulkStart() (bool, error) {
-	if b, ok := w.Batch.(starter); ok {
+	if b, ok := w.Batch.(Starter); ok {
 		return b.FinishBulkStart()
 	}
 	return false, nil

@@ -88,7 +88,7 @@ type Learned struct {
 // Learn caches what a committed transaction has read. If it has used the cache, its commit has
 // validated that.
 func (k *queueCache) Learn(t *Tx) {
-	if t.Core.Cfg.Without.QueueCache {
+	if t.Core.Cfg.Without.QueueCache || t.Core.DB.Dialect().Over[TextValidate] == "" { // nothing reads it there
 		return
 	}
 	k.mu.Lock()

@@ -124,7 +124,7 @@ func (b *ResponseWrites) Add(s *PendingResponse) {
 	b.new = append(b.new, s)
 }
 
-// Mark records what has become of attached responses, given by their numbers.
+// Mark records the results of attached responses, given by their numbers.
 func (b *ResponseWrites) Mark(how int, seqs []int64) {
 	for _, seq := range seqs {
 		s := b.of[seq]

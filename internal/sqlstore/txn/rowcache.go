@@ -30,7 +30,7 @@ type cachedRow struct {
 // Keep caches the rows that a committed transaction has written, and removes those that it has
 // ended.
 func (k *rowCache) Keep(t *Tx) {
-	if len(t.Cache.Changed) == 0 || t.Core.Cfg.Without.RowCache {
+	if len(t.Cache.Changed) == 0 || t.Core.Cfg.Without.RowCache || t.Core.DB.Dialect().Writer == "" {
 		return
 	}
 	k.mu.Lock()

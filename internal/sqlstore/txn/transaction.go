@@ -52,8 +52,8 @@ type WaitReads struct {
 	NothingEarly map[KindKey]bool        // keys without an early response
 }
 
-// CacheUse is what a transaction has taken from the caches of Core, and what they learn from it
-// after its commit.
+// CacheUse holds the cached values that a transaction uses, and the values to cache after
+// its commit.
 type CacheUse struct {
 	Validators *Validators                // of the cached reads of queues or clock; nil: there are none
 	Writers    map[sojourn.ID]int64       // jobs whose rows come from the row cache → their marks
