@@ -148,9 +148,9 @@ overload:
 soak:
 	SOJOURN_SOAK=$(SOAK) go test -vet=off -count=1 -timeout 3h -run '^TestSoak$$' -v ./internal/crash
 
-# Every clock change of every zone, against windows that are walked minute by minute. make test-all runs it too, and without the race detector.
+# Every clock change of every zone, against windows and ticks that are walked minute by minute. make test-all runs it too, and without the race detector.
 calendar:
-	go test -vet=off -count=1 -timeout 10m -v -run '^TestEveryTransition$$' ./internal/calendar
+	SOJOURN_CALENDAR=all go test -vet=off -count=1 -timeout 10m -v -run '^TestEveryTransition$$' ./internal/calendar ./internal/cron
 
 fuzz:
 	@targets="$$(grep -roE --include='*_test.go' '^func Fuzz\w+' . | sort)"; \

@@ -105,10 +105,10 @@ func (w Window) span(at, limit int64) (open, shut int64, ok bool) {
 		if w.days&(1<<uint((d%7+11)%7)) == 0 || w.excepted(d) { // day 0 was a Thursday
 			continue
 		}
-		if shut = instant(w.zone, d*day+w.end); shut <= at {
+		if shut = Instant(w.zone, d*day+w.end); shut <= at {
 			continue
 		}
-		if open = instant(w.zone, d*day+w.start); open < shut {
+		if open = Instant(w.zone, d*day+w.start); open < shut {
 			return open, shut, open <= limit
 		}
 	}
@@ -122,11 +122,11 @@ func (w Window) excepted(d int64) bool {
 // maxOffset is more than any zone has ever been away from UTC (15:56:08, Manila before 1844).
 const maxOffset = 16 * 3600
 
-// instant is the first second at which the wall clock of z has reached local, given in seconds
+// Instant is the first second at which the wall clock of z has reached local, given in seconds
 // since 1970-01-01 00:00 of that clock.
-func instant(z *time.Location, local int64) int64 {
+func Instant(z *time.Location, local int64) int64 {
 	for t := local - maxOffset; ; {
-		offset, end := period(z, t)
+		offset, end := Period(z, t)
 		if at := max(local-offset, t); at < end {
 			return at
 		}
@@ -134,9 +134,9 @@ func instant(z *time.Location, local int64) int64 {
 	}
 }
 
-// period is the offset of z from UTC at t, and a later second until which it certainly holds, in
+// Period is the offset of z from UTC at t, and a later second until which it certainly holds, in
 // seconds.
-func period(z *time.Location, t int64) (offset, end int64) {
+func Period(z *time.Location, t int64) (offset, end int64) {
 	at := time.Unix(t, 0).In(z)
 	_, o := at.Zone()
 	_, bound := at.ZoneBounds()
