@@ -131,14 +131,8 @@ create table sj_live (
 	constraint live_flags check ((resumed | attempt_open | claimed | retry_handler | given | no_poll | has_data) in (0, 1)),
 	constraint live_counters check ((weight | held | generation | attempt | failures | crashes | waits | kept | in_hand | history) >= 0),
 	constraint live_weight check (weight <= 1000000),
-	constraint live_priority check (priority between -2147483648 and 2147483647),
 	constraint live_held check (held = 0 or held = weight),
-	constraint live_generation check (generation > 0),
-	constraint live_attempt check (failures <= attempt and attempt <= epoch),
-	constraint live_step check ((state = 4) = (purpose > 0) and (state <> 4 or worker <> '')),
-	constraint live_resumed check (resumed = 0 or state = 3 and in_hand > 0),
-	constraint live_wakes check (wake_at_us < 9223372036854775807 or state in (1, 3)),
-	constraint live_times check ((lease_us | began_us | wait_until_us | beat_until_us | poll_at_us | timeout_at_us | rested_us | decide_by_us | deadline_us) >= 0)
+	constraint live_attempt check (failures <= attempt and attempt <= epoch)
 ) strict;
 
 -- The claim index: one probe per kind a worker knows, so that jobs of kinds it does not know never stand in its way. Only ready
@@ -237,11 +231,7 @@ create table sj_final (
 	constraint final_flags check (has_data in (0, 1)),
 	constraint final_counters check ((weight | generation | attempt | failures | crashes | history) >= 0),
 	constraint final_weight check (weight <= 1000000),
-	constraint final_purpose check (purpose between 0 and 4),
-	constraint final_priority check (priority between -2147483648 and 2147483647),
-	constraint final_generation check (generation > 0),
-	constraint final_attempt check (failures <= attempt and attempt <= epoch and 0 <= step_epoch and step_epoch <= epoch),
-	constraint final_finished check (finished_us > 0)
+	constraint final_attempt check (failures <= attempt and attempt <= epoch and 0 <= step_epoch and step_epoch <= epoch)
 ) strict;
 create index ix_final_retention on sj_final (queue, state, finished_us, id);
 
@@ -264,10 +254,7 @@ create table sj_history (
 	primary key (job, seq),
 	constraint history_seq check (seq > 0),
 	constraint history_state check (state between 1 and 9),
-	constraint history_counters check ((generation | attempt) >= 0),
-	constraint history_purpose check (purpose between 0 and 4),
-	constraint history_epoch check (epoch >= 0),
-	constraint history_generation check (generation > 0)
+	constraint history_counters check ((generation | attempt) >= 0)
 ) strict, without rowid;
 
 create table sj_log (
