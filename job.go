@@ -31,7 +31,6 @@ func init() {
 	inside.Attach = func(job any, s inside.Step) { job.(*Job).step = s }
 	inside.Of = func(job any) inside.Step { return job.(*Job).step }
 	inside.Calendar = func(windows any) (calendar.Calendar, error) { return calendarOf(windows.([]Windows)) }
-	inside.Fingerprint = fingerprint
 	inside.FromServer = func(job any) bool { return job.(*Job).set&setServerID != 0 }
 }
 
@@ -140,7 +139,8 @@ type Job struct {
 	Resumed    bool        `json:"resumed,omitempty"` // ready, with its answer, still holding its weight
 	Instance   string      `json:"-"`
 	Generation int32       `json:"generation"`
-	Epoch      int64       `json:"epoch"` // number of claims ever
+	Stage      int32       `json:"stage,omitempty"` // how often the job has advanced, see Advance; a redrive keeps it
+	Epoch      int64       `json:"epoch"`           // number of claims ever
 	Attempt    int32       `json:"attempt"`
 	Failures   int32       `json:"failures"`
 	Crashes    int32       `json:"crashes"`
@@ -402,8 +402,8 @@ func (j *Job) Log() *slog.Logger {
 	return j.step.Logger()
 }
 
-// SetResult sets the result that is stored when the handler completes the job: []byte as it is, any
-// other value as JSON.
+// SetResult sets the result that is stored when the handler ends the job, as completed, failed or
+// cancelled: []byte as it is, any other value as JSON.
 func (j *Job) SetResult(v any) error {
 	if b, ok := v.([]byte); ok {
 		j.Result, j.ResultType = b, "application/octet-stream"
@@ -418,9 +418,10 @@ func (j *Job) SetResult(v any) error {
 }
 
 // IdempotencyKey returns a key that a handler sends with external requests to deduplicate repeated
-// ones: the same over all attempts of a generation, different after a redrive.
+// ones: instance-id-generation-stage. It is the same over all attempts of a stage, and different
+// after a redrive and in the next stage.
 func (j *Job) IdempotencyKey() string {
-	return fmt.Sprintf("%s-%d-%d", j.Instance, j.ID, j.Generation)
+	return fmt.Sprintf("%s-%d-%d-%d", j.Instance, j.ID, j.Generation, j.Stage)
 }
 
 // Fence is the epoch: strictly rising with every claim of the job. An outside system that remembers

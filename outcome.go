@@ -7,7 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
+
+	"github.com/sojourn-queue/sojourn/internal/inside"
 )
 
 // OutcomeType is the type of a worker's report about a step.
@@ -25,6 +26,7 @@ const (
 	OutcomeAbort       OutcomeType = "abort"       // fail now, even if attempts remain
 	OutcomeCancelled   OutcomeType = "cancel"      // end as cancelled
 	OutcomeUndecodable OutcomeType = "undecodable" // the args did not decode; no handler ran
+	OutcomeAdvance     OutcomeType = "advance"     // go on as the next stage of the job, in Queue
 	OutcomeReleased    OutcomeType = "released"    // shutdown: undo the claim
 	OutcomeDecided     OutcomeType = "decided"     // the retry handler's Verdict
 	OutcomeNoAnswer    OutcomeType = "no_answer"
@@ -36,13 +38,16 @@ const (
 type Outcome struct {
 	Lease      Lease         `json:"lease"`
 	Type       OutcomeType   `json:"type"`
-	Result     []byte        `json:"result,omitempty"` // of completed and answer
+	Result     []byte        `json:"result,omitempty"` // of answer, and of each outcome that ends the job
 	ResultType string        `json:"result_type,omitempty"`
 	Reason     string        `json:"reason,omitempty"` // short stable class of an error
 	Text       string        `json:"error,omitempty"`  // the error itself
-	Verdict    Verdict       `json:"verdict,omitzero"` // of error and decided
-	Delay      time.Duration `json:"delay,omitempty"`  // of snooze and hold; a no_answer with a delay holds Queue too
-	Queue      string        `json:"queue,omitempty"`  // to hold; none = the job's own
+	Verdict    Verdict       `json:"verdict,omitzero"` // of error and decided; its Checkpoint of any outcome
+	Delay      time.Duration `json:"delay,omitempty"`  // of snooze, hold and advance; a no_answer with a delay holds Queue too
+	RunAt      time.Time     `json:"run_at,omitzero"`  // of advance: the earliest start; wins over Delay
+	Priority   *int32        `json:"priority,omitempty"`
+	Weight     *int32        `json:"weight,omitempty"` // of advance, as Priority: nil = as before
+	Queue      string        `json:"queue,omitempty"`  // to hold, or of the next stage; none = the job's own
 	Wait       Wait          `json:"wait,omitzero"`    // of await
 	Next       []Job         `json:"next,omitempty"`   // enqueued with completed, in the same transaction; ids drawn before
 	Log        []LogLine     `json:"log,omitempty"`    // the rest of the step's log
@@ -121,7 +126,7 @@ func (m WaitMode) String() string {
 	return "any"
 }
 
-// verdictError is the error value that Await, Snooze, Hold, Abort, Cancel, Again and WithReason
+// verdictError is the error value that Await, Snooze, Hold, Abort, Cancel, Then, Advance and Again
 // return. It carries an outcome.
 type verdictError struct {
 	out   Outcome
@@ -203,7 +208,8 @@ func Hold(queue string, d time.Duration) error {
 	return &verdictError{out: Outcome{Type: OutcomeHold, Queue: queue, Delay: d}}
 }
 
-// Abort fails the job at once, even if attempts remain. A nil err is allowed.
+// Abort fails the job at once, even if attempts remain. A nil err is allowed. What Job.SetResult
+// has set is stored with the job, as with Cancel.
 func Abort(err error) error {
 	return &verdictError{out: Outcome{Type: OutcomeAbort}, cause: err}
 }
@@ -212,6 +218,65 @@ func Abort(err error) error {
 func Cancel(err error) error {
 	return &verdictError{out: Outcome{Type: OutcomeCancelled}, cause: err}
 }
+
+// Then completes the job, and enqueues jobs in the same transaction: either all of this happens, or
+// nothing. A report that is repeated makes none twice, and max_depth refuses none of them. The jobs
+// are options of New with their own delays; the queues must be those that the worker's access token
+// may enqueue to. Whatever refuses one of them (CodeInvalid, a key with ReturnError) makes the step
+// an error with that code. At most MaxBatch jobs.
+func Then(jobs ...*Job) error {
+	out := Outcome{Type: OutcomeCompleted, Next: make([]Job, len(jobs))}
+	for i, j := range jobs {
+		if j.err != nil {
+			return AtIndex(i, j.err)
+		}
+		out.Next[i] = *j
+	}
+	return &verdictError{out: out}
+}
+
+// Advance ends this stage of the job and goes on with the next one, in a queue ("" = the same): the
+// job keeps its id, key, args, checkpoint and history, and Job.Stage rises by one. The stage begins
+// with attempt 0, no failures and no response, and its weight is free until it starts. Options are
+// Delay, RunAt, Priority and Weight; Advance returns a CodeInvalid for any other, so that the step
+// counts as an error. A response that comes under the job's key meanwhile is kept for the first
+// Await of the next stage; one by a capability of an earlier stage is stale.
+func Advance(queue string, options ...Option) error {
+	var j, rest Job
+	for _, o := range options {
+		o(&j)
+	}
+	out := Outcome{Type: OutcomeAdvance, Queue: queue, Delay: j.Delay, RunAt: j.RunAt}
+	if j.set&setPriority != 0 {
+		out.Priority = &j.Priority
+	}
+	if j.set&setWeight != 0 {
+		out.Weight = &j.Weight
+	}
+	rest = j
+	rest.Delay, rest.RunAt, rest.Priority, rest.Weight, rest.set = 0, time.Time{}, 0, 0, j.set&^(setPriority|setWeight)
+	if !reflect.DeepEqual(rest, Job{}) {
+		return Invalid("advance", "takes the options Delay, RunAt, Priority and Weight; leave out the others, which stay as they are")
+	}
+	return &verdictError{out: out}
+}
+
+// WithCheckpoint stores a checkpoint together with what err means: with the end of the job, the
+// next attempt, stage or wait. A nil err stays nil; use SaveCheckpoint before a completion.
+func WithCheckpoint(checkpoint []byte, err error) error {
+	if err == nil || checkpoint == nil {
+		return err
+	}
+	return &checkpointError{checkpoint, err}
+}
+
+type checkpointError struct {
+	checkpoint []byte
+	cause      error
+}
+
+func (e *checkpointError) Error() string { return e.cause.Error() }
+func (e *checkpointError) Unwrap() error { return e.cause }
 
 // Again is an error that requests a new attempt without the taken response: the response is
 // detached, so that the next attempt runs with Job.Response nil. Any other error leaves the
@@ -251,7 +316,12 @@ func OutcomeOf(err error) Outcome {
 			return Outcome{Type: OutcomeError, Reason: CodeInvalid, Text: fmt.Sprintf("sojourn: %s with a negative duration", out.Type)}
 		}
 	}
-	if out.Type != OutcomeAwait && out.Type != OutcomeSnooze && out.Type != OutcomeHold {
+	if c, ok := errors.AsType[*checkpointError](err); ok {
+		out.Verdict.Checkpoint = c.checkpoint
+	}
+	switch out.Type {
+	case OutcomeAwait, OutcomeSnooze, OutcomeHold, OutcomeAdvance, OutcomeCompleted:
+	default:
 		out.Reason, out.Text = ReasonOf(err), Cut(err.Error(), MaxError)
 	}
 	return out
@@ -268,7 +338,8 @@ func ReasonOf(err error) string {
 		return e.Code
 	}
 	for e := err; e != nil; e = errors.Unwrap(e) {
-		if _, ours := e.(*verdictError); ours {
+		switch e.(type) {
+		case *verdictError, *checkpointError:
 			continue
 		}
 		name := strings.TrimPrefix(reflect.TypeOf(e).String(), "*")
@@ -276,39 +347,7 @@ func ReasonOf(err error) string {
 			return Cut(name, MaxReason)
 		}
 	}
-	return fingerprint(err.Error())
-}
-
-// fingerprint makes a reason of the text of an error: numbers and quoted parts are left out.
-func fingerprint(text string) string {
-	var b strings.Builder
-	quoted, number := false, false
-	for _, r := range text {
-		if b.Len() >= 80 {
-			break
-		}
-		switch {
-		case r == '"':
-			quoted = !quoted
-			if quoted {
-				b.WriteString(`"…"`)
-			}
-		case quoted:
-		case unicode.IsDigit(r):
-			if !number {
-				b.WriteByte('#')
-			}
-		case unicode.IsControl(r):
-			b.WriteByte(' ')
-		default:
-			b.WriteRune(r)
-		}
-		number = unicode.IsDigit(r)
-	}
-	if s := strings.TrimSpace(b.String()); s != "" {
-		return s
-	}
-	return "error"
+	return inside.Fingerprint(err.Error())
 }
 
 // Validate checks what can be checked without the job. maxBytes bounds the result.
@@ -338,6 +377,12 @@ func (o *Outcome) Validate(maxBytes int) error {
 	if err := o.Wait.validate(); err != nil {
 		return err
 	}
+	if o.Type != OutcomeAdvance && (!o.RunAt.IsZero() || o.Priority != nil || o.Weight != nil) {
+		return Invalid("type", "run_at, priority and weight are of the outcome advance, not of %.64q", o.Type)
+	}
+	if o.Weight != nil && (*o.Weight < 0 || *o.Weight > MaxWeight) {
+		return Invalid("weight", "%d is out of range: 0 to 1,000,000", *o.Weight)
+	}
 	for i := range o.Next {
 		if o.Next[i].ID <= 0 {
 			return Invalid("next", "job %d has no id; draw ids before the first try", i)
@@ -356,7 +401,7 @@ func (o *Outcome) Validate(maxBytes int) error {
 }
 
 var outcomeTypes = []OutcomeType{OutcomeCompleted, OutcomeError, OutcomeAwait, OutcomeSnooze, OutcomeHold, OutcomeAbort, OutcomeCancelled,
-	OutcomeUndecodable, OutcomeReleased, OutcomeDecided, OutcomeNoAnswer, OutcomeAnswer}
+	OutcomeUndecodable, OutcomeAdvance, OutcomeReleased, OutcomeDecided, OutcomeNoAnswer, OutcomeAnswer}
 
 // Reasons that the rules set.
 const (

@@ -111,6 +111,7 @@ type Attempt struct {
 	Seq        int32     `json:"seq"`               // from 1, with a gap where entries were dropped
 	Dropped    int32     `json:"dropped,omitempty"` // entries dropped between the previous entry and this one, see MaxHistory
 	Generation int32     `json:"generation"`
+	Stage      int32     `json:"stage,omitempty"` // in which it was an attempt; each counts its own
 	Attempt    int32     `json:"attempt"`
 	Epoch      int64     `json:"epoch,omitempty"`
 	Purpose    Purpose   `json:"purpose,omitempty"`

@@ -11,6 +11,9 @@ type Caller struct {
 	MaxQueues int     // queues that jobs of the token may create, see CodeQueueLimit; 0 = any number
 }
 
+// CodeScope is the code of an *Error for what a token has no grant for.
+const CodeScope = "insufficient_scope"
+
 // tokenSource begins the sources of responses that holders of access tokens send; see
 // sojourn.ValidSource.
 const tokenSource = "token:"

@@ -27,7 +27,8 @@ type Row struct {
 	InHand       int32        // responses taken; they are Job.Response at its next start or resume
 	Given        bool         // a handler was started with the taken responses
 	NoPoll       bool         // poll steps of this wait were lost too often
-	Waits        int32        // waits of this generation that an answer has ended; a capability names the one that it answers by this number
+	Waits        int32        // waits of this generation that an answer or the end of their stage has ended; a capability names the one that it answers by this number
+	Stage        int32        // how often the job has advanced; Claimed and Waits go on in the next stage, the other counters start again
 	Wait         sojourn.Wait // the last wait of this generation; its zero value is the job's own key
 	Policy       sojourn.Policy
 }
@@ -39,7 +40,7 @@ type EventType uint8
 const (
 	EventDue           EventType = 1 + iota // run_at has come: tr:S1
 	EventClaimed                            // tr:C1-C5
-	EventFinished                           // tr:F1-F11, tr:F13, tr:F14, tr:D1-D3, tr:P1-P4
+	EventFinished                           // tr:F1-F11, tr:F13, tr:F14, tr:F16, tr:D1-D3, tr:P1-P4
 	EventLeaseEnded                         // without a report: tr:W1-W3
 	EventTimedOut                           // the attempt's timeout or its wait: tr:W4, tr:W5
 	EventErrorResponse                      // tr:M2
@@ -151,7 +152,7 @@ func Decide(r Row, e Event) (Transition, error) {
 		}
 	case EventRedrive:
 		if r.State == sojourn.Failed || r.State == sojourn.Cancelled {
-			to := Row{ID: r.ID, State: sojourn.Ready, Weight: r.Weight, Policy: r.Policy}
+			to := Row{ID: r.ID, State: sojourn.Ready, Weight: r.Weight, Stage: r.Stage, Policy: r.Policy}
 			return Transition{Rule: "O3", To: to, RunAt: RunAtNow, Outcome: "redriven", Reason: e.Reason}, nil
 		}
 	}
@@ -233,6 +234,8 @@ func finishRun(r Row, e Event) (Transition, error) {
 			t.To.State, t.RunAt, t.Delay = sojourn.Scheduled, RunAtDelay, o.Delay
 		}
 		return t, nil
+	case sojourn.OutcomeAdvance:
+		return advance(r, o), nil
 	case sojourn.OutcomeAbort:
 		return final(r, sojourn.Failed, "F8", string(o.Type), classOf(o.Reason, o.Text), o.Text), nil
 	case sojourn.OutcomeCancelled:
@@ -249,6 +252,24 @@ func finishRun(r Row, e Event) (Transition, error) {
 		return t, nil
 	}
 	return impossible(r, e)
+}
+
+// advance begins the next stage: a life from the beginning, except that the job was claimed, and
+// that the capabilities of this stage name waits that are over.
+func advance(r Row, o *sojourn.Outcome) Transition {
+	t := ended(r, "F16", sojourn.Ready, o)
+	t.RunAt = RunAtNow
+	if o.Delay > 0 || !o.RunAt.IsZero() {
+		t.To.State, t.RunAt, t.Delay = sojourn.Scheduled, RunAtDelay, o.Delay
+	}
+	t.To.Stage, t.To.Waits = r.Stage+1, r.Waits+1
+	t.To.Attempt, t.To.AttemptOpen, t.To.Failures, t.To.Crashes = 0, false, 0, 0
+	t.To.Wait, t.To.NoPoll, t.To.RetryHandler = sojourn.Wait{}, false, false
+	t.To.InHand, t.To.Given = 0, false
+	if o.Weight != nil {
+		t.To.Weight = *o.Weight
+	}
+	return t
 }
 
 // finishError ends an attempt by an error: the worker has asked the kind's retry policy, or leaves

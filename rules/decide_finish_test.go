@@ -23,8 +23,16 @@ func boomThen(rule RunAtRule, delay time.Duration) Transition {
 	return Transition{RunAt: rule, Delay: delay, Outcome: "error", Reason: boom.Reason, Error: boom.Text}
 }
 
-// The finish of a step with purpose start or resume: tr:F1-F11, tr:F13, tr:F14. tr:F12 and tr:F15
-// belong to the store.
+// advances is the next stage: everything is as in a new job, but for what the whole generation has.
+func advances(r *Row) {
+	r.Stage, r.Waits, r.Wait, r.RetryHandler = r.Stage+1, r.Waits+1, sojourn.Wait{}, false
+	r.Attempt, r.AttemptOpen, r.Failures, r.Crashes, r.NoPoll, r.InHand, r.Given = 0, false, 0, 0, false, 0, false
+}
+
+func stage(n int32) rowMod { return func(r *Row) { r.Stage = n } }
+
+// The finish of a step with purpose start or resume: tr:F1-F11, tr:F13, tr:F14, tr:F16. tr:F12 and
+// tr:F15 belong to the store.
 var finishCases = []decideCase{
 	{tr: "F1", when: "completed", from: ranHandler, e: finish(sojourn.Outcome{Type: sojourn.OutcomeCompleted, Result: []byte("x")}),
 		to: []rowMod{ends(sojourn.Completed)}, want: Transition{Outcome: "completed"}},
@@ -114,6 +122,17 @@ var finishCases = []decideCase{
 
 	{tr: "F9", when: "cancel", from: ranHandler, e: finish(sojourn.Outcome{Type: sojourn.OutcomeCancelled, Reason: "obsolete", Text: "order gone"}),
 		to: []rowMod{ends(sojourn.Cancelled)}, want: Transition{Outcome: "cancel", Reason: "obsolete", Error: "order gone"}},
+
+	{tr: "F16", when: "advance: the next stage begins with nothing counted, and the capabilities of this one are over",
+		from: append([]Row{starts(attempt(5), failed(4), stage(2), pollsLost), resumes(waited, handler(true))}, ranHandler...),
+		e:    finish(sojourn.Outcome{Type: sojourn.OutcomeAdvance, Queue: "ship"}),
+		to:   []rowMod{leaves(sojourn.Ready), advances}, want: Transition{RunAt: RunAtNow, Outcome: "advance"}},
+	{tr: "F16", when: "advance with a delay and another weight", from: []Row{starts(), resumes()},
+		e:  finish(sojourn.Outcome{Type: sojourn.OutcomeAdvance, Delay: time.Minute, Weight: new(int32(9))}),
+		to: []rowMod{leaves(sojourn.Scheduled), advances, weighs(9)}, want: Transition{RunAt: RunAtDelay, Delay: time.Minute, Outcome: "advance"}},
+	{tr: "F16", when: "advance to a time", from: []Row{starts(), resumes()},
+		e:  finish(sojourn.Outcome{Type: sojourn.OutcomeAdvance, RunAt: time.Unix(1, 0)}),
+		to: []rowMod{leaves(sojourn.Scheduled), advances}, want: Transition{RunAt: RunAtDelay, Outcome: "advance"}},
 
 	{tr: "F10", when: "release of a resumed step: resumed again, with its weight and its answer",
 		from: []Row{resumes(), resumes(hand(2, true), failed(2), crashed(1)), resumes(weighs(0), holds(0))},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/sojourn-queue/sojourn"
 )
@@ -71,9 +72,12 @@ func (sc *walkScene) brokenResponses(l *life) string {
 		inHand++
 	}
 	waits := l.row.State == sojourn.Awaiting
-	retries := (l.row.State == sojourn.Ready || l.row.State == sojourn.Scheduled) && l.row.Claimed && !l.row.Resumed
+	retries := (l.row.State == sojourn.Ready || l.row.State == sojourn.Scheduled) && l.row.Claimed && l.row.Attempt > 0 && !l.row.Resumed
 	good, failed := sc.wouldEnd(l)
+	fresh := l.row.Stage > 0 && l.row.Attempt == 0 && l.row.State.Live()
 	switch {
+	case fresh && (inHand > 0 || l.row.Given):
+		return "a new stage has a response before its first attempt"
 	case keptNow != l.row.Kept:
 		return fmt.Sprintf("counts %d kept responses, has %d", l.row.Kept, keptNow)
 	case inHand != l.row.InHand:
@@ -93,6 +97,11 @@ func (sc *walkScene) brokenResponses(l *life) string {
 // brokenLinks: one capability, of which both responses are, answers one wait.
 func (sc *walkScene) brokenLinks(l *life) string {
 	answers := 0
+	for i := range sc.sent {
+		if sc.sent[i].ByToken && l.row.Stage > 0 && l.at[i] == kept && l.row.State.Live() {
+			return "an answer by a capability of an earlier stage is kept"
+		}
+	}
 	for i := range sc.sent {
 		if sc.sent[i].ByToken && (l.at[i] == held || l.at[i] == done) {
 			answers++
@@ -147,6 +156,12 @@ func (sc *walkScene) brokenCount(p *life, m move, n *life) string {
 			if b.Attempt+b.Failures+b.Crashes != 0 || b.Claimed {
 				return "redriven, but not from nothing"
 			}
+		case strings.HasPrefix(name, "advance"):
+			if b.Attempt+b.Failures+b.Crashes != 0 || b.Stage != a.Stage+1 || b.InHand != 0 {
+				return "advanced, but not to the beginning of the next stage"
+			}
+		case b.Stage != a.Stage:
+			return "another stage without an advance"
 		case opened != 0 && !began || opened != 1 && began:
 			return fmt.Sprintf("attempt %d became %d", a.Attempt, b.Attempt)
 		case failures < 0 || crashes < 0 || failures+crashes > 1:

@@ -143,12 +143,25 @@ var mutants = []struct {
 		}
 	})},
 	{"redrive keeps the counters", "not from nothing", after("O3", func(r Row, t *Transition) { t.To.Attempt = r.Attempt })},
+	{"advance keeps the attempt count (spec:R12)", "not to the beginning of the next stage", after("F16", func(r Row, t *Transition) { t.To.Attempt = r.Attempt })},
+	{"advance keeps the failures (spec:R12)", "not to the beginning of the next stage", after("F16", func(r Row, t *Transition) { t.To.Failures = r.Failures })},
+	{"advance holds the weight (tr:F16)", "holds the weight", after("F16", func(r Row, t *Transition) { t.To.Held = r.Held })},
+	{"advance leaves capabilities valid (rules:B7)", "an earlier stage", after("F16", func(r Row, t *Transition) { t.To.Waits = r.Waits })},
+	{"advance to where it is", "not to the beginning of the next stage", after("F16", func(r Row, t *Transition) { t.To.Stage = r.Stage })},
+	{"a new stage takes the answer to the one before (tr:M3)", "before its first attempt",
+		matching(func(match func(Row, string, []KeptResponse) Matched, r Row, key string, kept []KeptResponse) Matched {
+			attempt := r.Attempt
+			r.Attempt = max(attempt, 1)
+			m := match(r, key, kept)
+			m.Transition.To.Attempt = attempt
+			return m
+		})},
 	{"a retry without a delay", "without a new run_at", after("F2", func(_ Row, t *Transition) { t.RunAt = KeepRunAt })},
 	{"an ended lease leaves no entry (rules:A2)", "without an entry", after("F7", func(_ Row, t *Transition) { t.Outcome = "" })},
 	{"M4 forgets to count down", "counts 1 kept", after("M4", func(r Row, t *Transition) { t.To.Kept = r.Kept })},
 	{"an answer does not count its wait (rules:B7)", "one capability", after("M1 M3", func(r Row, t *Transition) { t.To.Waits = r.Waits })},
 	{"an error response does not count its wait (rules:B7)", "one capability", after("M2", func(r Row, t *Transition) { t.To.Waits = r.Waits })},
-	{"what is kept by a capability outlives its wait (rules:B7)", "kept for the next wait",
+	{"what is kept by a capability outlives its wait (rules:B7)", "is kept",
 		matching(func(match func(Row, string, []KeptResponse) Matched, r Row, key string, kept []KeptResponse) Matched {
 			if m := match(r, key, kept); m.Transition.Rule != "M5" {
 				return m

@@ -22,9 +22,9 @@ var situations = []struct {
 	{"ready for the retry", retries(sojourn.Ready), "claim claim+handler put-off window-closed deadline cancel fail"},
 	{"resumed", resumedRow(), "claim claim+handler resume-overdue deadline cancel fail"},
 	{"running start", starts(),
-		"completed error await snooze hold abort finish-cancel undecodable released lease-ended timed-out deadline cancel fail"},
+		"completed error await snooze hold advance abort finish-cancel undecodable released lease-ended timed-out deadline cancel fail"},
 	{"running resume", resumes(),
-		"completed error await snooze hold abort finish-cancel undecodable released lease-ended timed-out deadline cancel fail"},
+		"completed error await snooze hold advance abort finish-cancel undecodable released lease-ended timed-out deadline cancel fail"},
 	{"running decide", decides(), "decided released lease-ended deadline cancel fail"},
 	{"running poll", polls(), "no_answer answer released lease-ended timed-out deadline cancel fail"},
 	{"awaiting", awaits(), "claim claim+handler timed-out error-response deadline cancel fail"},
@@ -57,7 +57,7 @@ func allEvents() map[string]Event {
 		"redrive":        {Type: EventRedrive},
 		"window-closed":  {Type: EventWindowClosed},
 	}
-	for _, o := range []sojourn.OutcomeType{sojourn.OutcomeCompleted, sojourn.OutcomeError, sojourn.OutcomeAwait, sojourn.OutcomeSnooze, sojourn.OutcomeHold, sojourn.OutcomeAbort, sojourn.OutcomeCancelled,
+	for _, o := range []sojourn.OutcomeType{sojourn.OutcomeCompleted, sojourn.OutcomeError, sojourn.OutcomeAwait, sojourn.OutcomeSnooze, sojourn.OutcomeHold, sojourn.OutcomeAdvance, sojourn.OutcomeAbort, sojourn.OutcomeCancelled,
 		sojourn.OutcomeUndecodable, sojourn.OutcomeReleased, sojourn.OutcomeDecided, sojourn.OutcomeNoAnswer, sojourn.OutcomeAnswer} {
 		name := string(o)
 		if o == sojourn.OutcomeCancelled {

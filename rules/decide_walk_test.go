@@ -30,6 +30,7 @@ type lifeKey struct {
 	resumed, claimed, handler, open, given, lost, set bool
 	waited                                            bool // capabilities of the first wait are stale
 	attempt, failures, crashes, held, kept, inHand    int32
+	stage                                             int32
 	at                                                [maxSent]place
 	seq                                               [maxSent]uint8 // of kept ones
 	shown                                             [maxSent]bool  // of the taken ones
@@ -46,7 +47,7 @@ func keyOf(l *life) lifeKey {
 	}
 	waited := len(r.Wait.Keys) > 0 || r.Wait.Within > 0
 	return lifeKey{r.State, r.Purpose, r.Resumed, r.Claimed, r.RetryHandler, r.AttemptOpen, r.Given, r.NoPoll, waited, r.Waits > 0 || l.again,
-		r.Attempt, r.Failures, r.Crashes, r.Held, r.Kept, r.InHand, l.at, seq, shown, l.poll}
+		r.Attempt, r.Failures, r.Crashes, r.Held, r.Kept, r.InHand, r.Stage, l.at, seq, shown, l.poll}
 }
 
 func moves(sc *walkScene) []move {
@@ -62,6 +63,8 @@ func moves(sc *walkScene) []move {
 		{name: "snooze", e: finish(sojourn.Outcome{Type: sojourn.OutcomeSnooze, Delay: time.Second})},
 		{name: "hold", e: finish(sojourn.Outcome{Type: sojourn.OutcomeHold, Delay: time.Second})},
 		{name: "hold of another queue", e: finish(sojourn.Outcome{Type: sojourn.OutcomeHold, Queue: "other", Delay: time.Second})},
+		{name: "advance", e: finish(sojourn.Outcome{Type: sojourn.OutcomeAdvance}), disposes: true},
+		{name: "advance later", e: finish(sojourn.Outcome{Type: sojourn.OutcomeAdvance, Delay: time.Second}), disposes: true},
 		{name: "abort", e: finish(sojourn.Outcome{Type: sojourn.OutcomeAbort}), disposes: true},
 		{name: "cancel by the handler", e: finish(sojourn.Outcome{Type: sojourn.OutcomeCancelled}), disposes: true},
 		{name: "undecodable", e: finish(sojourn.Outcome{Type: sojourn.OutcomeUndecodable})},
@@ -87,7 +90,10 @@ func moves(sc *walkScene) []move {
 	return ms
 }
 
-// walkScene is one scenario: two attempts, two crashes, two responses.
+// stages is how many stages a job of the walk has.
+const stages = 2
+
+// walkScene is one scenario: two stages with two attempts and two crashes each, two responses.
 type walkScene struct {
 	scene
 	name    string
@@ -193,6 +199,9 @@ func (sc *walkScene) step(l *life, m move) error {
 		}
 		return sc.respond(l, m.respond-1)
 	}
+	if strings.HasPrefix(m.name, "advance") && l.row.Stage == stages-1 {
+		return errNotNow
+	}
 	if m.name == "again" && (l.row.InHand == 0 || l.row.Purpose == sojourn.PurposePoll) {
 		return errNotNow
 	}
@@ -241,7 +250,7 @@ func (e *edges) stuck(states int, goal func(k int) bool) int32 {
 // A job's life, walked to its end in every direction: no law is broken in any state, and every
 // state has a way out.
 func TestWalkEveryLife(t *testing.T) {
-	if n := reflect.TypeFor[Row]().NumField(); n != 19 {
+	if n := reflect.TypeFor[Row]().NumField(); n != 20 {
 		t.Fatalf("Row has %d fields: let keyOf and the laws know of the new one", n)
 	}
 	began, total := time.Now(), 0

@@ -34,7 +34,7 @@ func (m Matched) Found() bool { return m.Transition.Rule != "" || len(m.Late) > 
 // pure. A transaction ends with Match if it stores a response for a live job, or if it leaves a job
 // awaiting or waiting for a retry; the store calls Match until it finds nothing more.
 func Match(r Row, key string, kept []KeptResponse) Matched {
-	waitsForRetry := (r.State == sojourn.Scheduled || r.State == sojourn.Ready && !r.Resumed) && r.Claimed
+	waitsForRetry := (r.State == sojourn.Scheduled || r.State == sojourn.Ready && !r.Resumed) && r.Claimed && r.Attempt > 0
 	if stale := answeredBefore(r, kept); len(stale) > 0 {
 		r.Kept -= int32(len(stale))
 		return Matched{Transition: Transition{Rule: "M5", To: r}, Stale: stale}

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/sojourn-queue/sojourn/internal/calendar"
 )
@@ -36,8 +37,6 @@ var (
 	Of func(job any) Step
 	// Calendar combines []sojourn.Windows that all must be open.
 	Calendar func(windows any) (calendar.Calendar, error)
-	// Fingerprint makes a reason of the text of an error.
-	Fingerprint func(text string) string
 	// FromServer reports whether the Client of a server has leased the job's id.
 	FromServer func(job any) bool
 )
@@ -77,4 +76,36 @@ func Expiring(token string, until time.Time) (string, bool) {
 	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte(body))
 	return body + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:16]), true
+}
+
+// Fingerprint makes a reason of the text of an error: numbers and quoted parts are left out.
+func Fingerprint(text string) string {
+	var b strings.Builder
+	quoted, number := false, false
+	for _, r := range text {
+		if b.Len() >= 80 {
+			break
+		}
+		switch {
+		case r == '"':
+			quoted = !quoted
+			if quoted {
+				b.WriteString(`"…"`)
+			}
+		case quoted:
+		case unicode.IsDigit(r):
+			if !number {
+				b.WriteByte('#')
+			}
+		case unicode.IsControl(r):
+			b.WriteByte(' ')
+		default:
+			b.WriteRune(r)
+		}
+		number = unicode.IsDigit(r)
+	}
+	if s := strings.TrimSpace(b.String()); s != "" {
+		return s
+	}
+	return "error"
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
 )
 
 // Codes that only the HTTP API has; the others are those of sojourn.Error.
@@ -26,7 +27,7 @@ const (
 	CodeMethod        = "method_not_allowed"
 	CodeNoRoute       = "no_such_route"
 	CodeUnauthorized  = "unauthorized"
-	CodeForbidden     = "insufficient_scope"
+	CodeForbidden     = access.CodeScope
 	CodeTokenInURL    = "token_in_url"
 	CodeCrossOrigin   = "cross_origin"
 	CodeOverloaded    = "overloaded"

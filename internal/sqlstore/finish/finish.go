@@ -194,18 +194,18 @@ func (b *batch) one(req *request, k int) (driver.Finished, error) {
 	if err != nil {
 		return refused(was, err), nil
 	}
-	next, refusal, err := b.planNext(was, o, req.caller)
+	next, err := b.planNext(was, o, req.caller)
+	if sojourn.ErrorCode(err) != "" {
+		return refused(was, err), nil
+	}
 	if err != nil {
 		return driver.Finished{}, err
-	}
-	if refusal != nil {
-		return refused(was, refusal), nil
 	}
 	if err := addLog(b.Tx, was, o.Log); err != nil {
 		return driver.Finished{}, err
 	}
 	noteOutcome(b.Tx, was, o, tr)
-	l, err := lifecycle.Apply(b.Tx, was, tr, lifecycle.Change{Result: o.Result, ResultType: o.ResultType, Verdict: o.Verdict})
+	l, err := lifecycle.Apply(b.Tx, was, tr, changeOf(o))
 	if err != nil {
 		return driver.Finished{}, err
 	}
@@ -249,27 +249,39 @@ func eventOf(t *txn.Tx, was *jobrow.Row, o *sojourn.Outcome) (e rules.Event, err
 	return e, err
 }
 
-// planNext decides the jobs that a completion enqueues. No limit of their queues refuses them: a
-// completion that cannot be stored would run its job again for ever.
-func (b *batch) planNext(was *jobrow.Row, o *sojourn.Outcome, c *access.Caller) (next *enqueue.Batch, refusal, err error) {
-	if len(o.Next) == 0 {
-		return nil, nil, nil
+// changeOf returns what an outcome stores beside the transition.
+func changeOf(o *sojourn.Outcome) lifecycle.Change {
+	c := lifecycle.Change{Result: o.Result, ResultType: o.ResultType, Verdict: o.Verdict}
+	if o.Type == sojourn.OutcomeAdvance {
+		c.Queue, c.Verdict.RunAt, c.Verdict.Priority = o.Queue, o.RunAt, o.Priority
 	}
-	if o.Type != sojourn.OutcomeCompleted {
-		return nil, sojourn.Invalid("next", "only a completed step enqueues jobs, not %s", o.Type), nil
+	return c
+}
+
+// planNext decides the jobs that a completion enqueues, and the queue of a next stage. No limit of
+// the queues refuses them: a completion that cannot be stored would run its job again for ever. An
+// error with a code refuses the outcome.
+func (b *batch) planNext(was *jobrow.Row, o *sojourn.Outcome, c *access.Caller) (next *enqueue.Batch, err error) {
+	switch {
+	case o.Type == sojourn.OutcomeAdvance && len(o.Next) == 0:
+		return nil, enqueue.NextStage(b.Tx, was, o, c)
+	case len(o.Next) == 0:
+		return nil, nil
+	case o.Type != sojourn.OutcomeCompleted:
+		return nil, sojourn.Invalid("next", "only a completed step enqueues jobs, not %s", o.Type)
+	}
+	for i := range o.Next {
+		if err := enqueue.MayFollow(c, o.Next[i].Queue, o.Next[i].Kind); err != nil {
+			return nil, sojourn.AtIndex(i, err)
+		}
 	}
 	req := enqueue.Request{Jobs: slices.Clone(o.Next), Digests: jobrow.Digests(o.Next, c), Caller: c, NotJSON: enqueue.JSONErrors(b.Core, o.Next)} // a second try resolves them by other settings
 	next = &enqueue.Batch{Tx: b.Tx, Enqueuer: b.svc.enqueuer, Requests: []enqueue.Request{req}, Ending: was}
 	if err := next.ReadAll(next.Reads()); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	if _, err := next.Plan(req); err != nil {
-		if sojourn.ErrorCode(err) == "" {
-			return nil, nil, err
-		}
-		return nil, err, nil
-	}
-	return next, nil, nil
+	_, err = next.Plan(req)
+	return next, err
 }
 
 // noteOutcome records what the end of a step says about the other side, for rates and breakers. A
@@ -290,7 +302,7 @@ func noteOutcome(t *txn.Tx, was *jobrow.Row, o *sojourn.Outcome, tr rules.Transi
 			s.Failed = append(s.Failed, txn.FailedStep{Reason: tr.Reason, Began: was.BeganAt, Reported: true})
 			return
 		}
-	case sojourn.OutcomeCompleted, sojourn.OutcomeAwait, sojourn.OutcomeCancelled, sojourn.OutcomeAnswer:
+	case sojourn.OutcomeCompleted, sojourn.OutcomeAdvance, sojourn.OutcomeAwait, sojourn.OutcomeCancelled, sojourn.OutcomeAnswer:
 	default:
 		return
 	}

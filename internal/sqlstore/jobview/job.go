@@ -15,7 +15,7 @@ import (
 // meta, tags), which callers read in other ways.
 func Fill(l *jobrow.Row, j *sojourn.Job, c *txn.Core) {
 	*j = sojourn.Job{ID: l.ID, Kind: l.Kind, Queue: l.Queue, Key: l.Key, Priority: l.Priority, Weight: l.Weight, RunAt: jobrow.Time(l.RunAt), Policy: l.Policy,
-		State: l.State, Resumed: l.Resumed, Instance: c.Instance, Generation: l.Generation, Epoch: l.Epoch, Attempt: l.Attempt,
+		State: l.State, Resumed: l.Resumed, Instance: c.Instance, Generation: l.Generation, Stage: l.Stage, Epoch: l.Epoch, Attempt: l.Attempt,
 		Failures: l.Failures, Crashes: l.Crashes, Purpose: l.Purpose, Kept: l.Kept, UpdatedAt: jobrow.Time(l.UpdatedAt)}
 	if l.State == sojourn.Running {
 		j.Worker, j.StartedAt, j.LeaseUntil = l.Worker, jobrow.Time(l.BeganAt), jobrow.Time(l.LeaseUntil)

@@ -10,9 +10,10 @@ import (
 // Change is the part of a transition that the rules do not decide: the data of an outcome, and who
 // has caused it.
 type Change struct {
-	Result     []byte // of a completed job
+	Result     []byte // of a job that ends
 	ResultType string // its content type
 	By         string // an operator, a token or a response, for the history; "" for the worker
+	Queue      string // of the next stage; "" = the same
 	Verdict    sojourn.Verdict
 }
 
@@ -22,6 +23,9 @@ type Change struct {
 func Apply(t *txn.Tx, was *jobrow.Row, tr rules.Transition, c Change) (*jobrow.Row, error) {
 	l := *was
 	l.Row = tr.To
+	if c.Queue != "" {
+		l.Queue = c.Queue
+	}
 	setTimes(t, was, &l, tr, c.Verdict)
 	if c.Verdict.Checkpoint != nil {
 		if err := SaveData(t, &l, c.Verdict.Checkpoint, nil); err != nil {
@@ -83,7 +87,7 @@ func history(t *txn.Tx, was, l *jobrow.Row, tr rules.Transition, c Change) txn.H
 	ended := max(t.Now, was.UpdatedAt) // another transaction's clock was read in another order than the two were executed in
 	reason, failed := sojourn.Cut(tr.Reason, sojourn.MaxReason), []byte(sojourn.Cut(tr.Error, sojourn.MaxError))
 	if tr.Outcome == "" {
-		return txn.HistoryRow{Ints: [9]int64{8: ended}, Texts: [4]string{2: reason}, Failed: failed}
+		return txn.HistoryRow{Ints: [10]int64{8: ended}, Texts: [4]string{2: reason}, Failed: failed}
 	}
 	l.History++
 	var epoch, began int64
@@ -92,7 +96,7 @@ func history(t *txn.Tx, was, l *jobrow.Row, tr rules.Transition, c Change) txn.H
 		epoch, began, worker = was.Epoch, was.BeganAt, was.Worker
 	}
 	return txn.HistoryRow{
-		Ints:   [9]int64{int64(l.ID), int64(l.History), int64(was.Generation), int64(was.Attempt), epoch, int64(was.Purpose), int64(l.State), began, ended},
+		Ints:   [10]int64{int64(l.ID), int64(l.History), int64(was.Generation), int64(was.Attempt), epoch, int64(was.Purpose), int64(l.State), began, ended, int64(was.Stage)},
 		Texts:  [4]string{worker, tr.Outcome, reason, c.By},
 		Failed: failed,
 	}

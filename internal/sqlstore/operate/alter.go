@@ -66,7 +66,7 @@ func tagFinal(t *txn.Tx, j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, 
 		return j.State, false, err
 	}
 	before, err := t.ReadInt(qEmptyLast, int64(j.ID))
-	was := &jobrow.Row{Row: rules.Row{ID: j.ID, State: j.State, Attempt: j.Attempt}, Generation: j.Generation, History: int32(before), UpdatedAt: j.FinishedAt.UnixMicro()}
+	was := &jobrow.Row{Row: rules.Row{ID: j.ID, State: j.State, Attempt: j.Attempt, Stage: j.Stage}, Generation: j.Generation, History: int32(before), UpdatedAt: j.FinishedAt.UnixMicro()}
 	lifecycle.AddHistory(t, was, was, rules.Transition{Outcome: "edited", Reason: e.Reason}, lifecycle.Change{By: e.By})
 	if err == nil {
 		_, err = t.Write(qAlterTags, text, int64(j.ID))

@@ -22,11 +22,11 @@ const (
 // redrive starts a new generation of a failed or cancelled job: its row moves back from sj_final to
 // sj_live, and the history keeps the generation that has ended.
 func redrive(t *txn.Tx, j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, error) {
-	tr, err := rules.Decide(rules.Row{ID: j.ID, State: j.State, Weight: j.Weight, Policy: j.Policy}, rules.Event{Type: rules.EventRedrive, Reason: e.Reason})
+	tr, err := rules.Decide(rules.Row{ID: j.ID, State: j.State, Weight: j.Weight, Stage: j.Stage, Policy: j.Policy}, rules.Event{Type: rules.EventRedrive, Reason: e.Reason})
 	if err != nil {
 		return j.State, false, sojourn.Conflict("job %d is %s, and only failed and cancelled jobs are redriven; %s", j.ID, j.State, toRunAgain(j))
 	}
-	was := &jobrow.Row{Row: rules.Row{ID: j.ID, State: j.State, Attempt: j.Attempt}, Generation: j.Generation}
+	was := &jobrow.Row{Row: rules.Row{ID: j.ID, State: j.State, Attempt: j.Attempt, Stage: j.Stage}, Generation: j.Generation}
 	l := &jobrow.Row{Row: tr.To, Queue: j.Queue, Kind: j.Kind, Key: j.Key, Group: j.Group, Priority: j.Priority, Generation: j.Generation + 1, Epoch: j.Epoch, RunAt: t.Now}
 	if _, err := newValues(t, j, l, e.Change); err != nil {
 		return j.State, false, err

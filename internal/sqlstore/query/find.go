@@ -209,8 +209,8 @@ func findLive(t *txn.Tx, f sojourn.Filter, states sqldb.Ints, add func(j sojourn
 
 const (
 	finalColumns = `f.id, f.queue, f.kind, f.key, f.state, f.priority, f.weight, f.run_at_us, f.generation, f.epoch, f.attempt, f.failures,
-		f.crashes, f.has_data, f.finished_us, f.reason, f.result_type, f.error, j.policy`
-	finalColumnCount = 19
+		f.crashes, f.has_data, f.finished_us, f.reason, f.result_type, f.error, j.policy, f.stage`
+	finalColumnCount = 20
 )
 
 // findFinal passes on the final jobs of a filter, and whether they have a row in sj_data.
@@ -229,7 +229,7 @@ func findFinal(t *txn.Tx, f sojourn.Filter, states sqldb.Ints, add func(j sojour
 		j := sojourn.Job{ID: sojourn.ID(r.Int(0)), Queue: r.Text(1), Kind: r.Text(2), Key: r.Text(3), State: sojourn.State(r.Int(4)),
 			Priority: int32(r.Int(5)), Weight: int32(r.Int(6)), RunAt: jobrow.Time(r.Int(7)), Instance: t.Core.Instance, Generation: int32(r.Int(8)),
 			Epoch: r.Int(9), Attempt: int32(r.Int(10)), Failures: int32(r.Int(11)), Crashes: int32(r.Int(12)),
-			FinishedAt: jobrow.Time(r.Int(14)), UpdatedAt: jobrow.Time(r.Int(14)), Reason: r.Text(15), ResultType: r.Text(16), Error: string(r.Bytes(17))}
+			FinishedAt: jobrow.Time(r.Int(14)), UpdatedAt: jobrow.Time(r.Int(14)), Reason: r.Text(15), ResultType: r.Text(16), Error: string(r.Bytes(17)), Stage: int32(r.Int(19))}
 		var err error
 		if j.Policy, err = t.Core.Caches.Decoder.Policy(r.Text(18)); err != nil {
 			return err

@@ -34,7 +34,7 @@ func (t *Tx) InsertLive(ls []*jobrow.Row) {
 		l.SetWakeAt()
 		t.NoteChange(l)
 	}
-	t.addInsert(&jobrow.InsertWaiting, ls)
+	t.addInsert(&jobrow.InsertAgain, ls)
 }
 
 // CanHoldInserts reports whether HoldInserts may be set: then the inserts stay pending while claims

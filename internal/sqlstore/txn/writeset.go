@@ -46,7 +46,7 @@ type EndedRow struct {
 
 // HistoryRow is a row of the history, as it is stored.
 type HistoryRow struct {
-	Ints   [9]int64  // job, seq, generation, attempt, epoch, purpose, state, began, ended
+	Ints   [10]int64 // job, seq, generation, attempt, epoch, purpose, state, began, ended, stage
 	Texts  [4]string // worker, outcome, reason, by whom
 	Failed []byte    // the error
 }
@@ -251,9 +251,9 @@ func (t *Tx) flushSaves(all []savedRow) {
 const (
 	qDeleteLive = `delete from sj_live /*using each*/ where id = each($1 bigint) and state = each($2 bigint) and epoch = each($3 bigint) /*hit id*/`
 	qAddFinal   = `insert into sj_final (id, state, priority, weight, run_at_us, generation, epoch, attempt, failures, crashes, history, has_data, finished_us,
-		step_epoch, purpose, began_us, queue, kind, key, worker, outcome, by_whom, reason, result_type, error, result)
+		step_epoch, purpose, began_us, stage, queue, kind, key, worker, outcome, by_whom, reason, result_type, error, result)
 		rows($1 bigint, $2 bigint, $3 bigint, $4 bigint, $5 bigint, $6 bigint, $7 bigint, $8 bigint, $9 bigint, $10 bigint, $11 bigint, $12 bigint, $13 bigint,
-		$14 bigint, $15 bigint, $16 bigint, $17 text, $18 text, $19 text, $20 text, $21 text, $22 text, $23 text, $24 text, $25 bytea, $26 bytea)`
+		$14 bigint, $15 bigint, $16 bigint, $17 bigint, $18 text, $19 text, $20 text, $21 text, $22 text, $23 text, $24 text, $25 text, $26 bytea, $27 bytea)`
 	qFreeKey = `update sj_key set live = 0, held_until_us = each($2 bigint) /*from each*/
 		where kind = each($3 text) and key = each($4 text) and job = each($1 bigint)`
 	qFreeAwaited = `update sj_key set live = 0 where job in (ints($1)) and own = 0`
@@ -267,14 +267,14 @@ func (t *Tx) flushEnded(rows []EndedRow) {
 	}
 	n := len(rows)
 	t.Events.Dead += n
-	final := jobrow.NewColumns(n, 15, 8, 2)
+	final := jobrow.NewColumns(n, 16, 8, 2)
 	var awaited sqldb.Ints
 	for i := range rows {
 		r := &rows[i]
 		l := r.Now
 		t.Cache.Changed = append(t.Cache.Changed, l)
 		final.Row(int64(l.ID)).Ints(int64(l.State), int64(l.Priority), int64(l.Weight), l.RunAt, int64(l.Generation), l.Epoch, int64(l.Attempt),
-			int64(l.Failures), int64(l.Crashes), int64(l.History), jobrow.Bit(l.HasData), r.Last.Ints[8], r.Last.Ints[4], r.Last.Ints[5], r.Last.Ints[7])
+			int64(l.Failures), int64(l.Crashes), int64(l.History), jobrow.Bit(l.HasData), r.Last.Ints[8], r.Last.Ints[4], r.Last.Ints[5], r.Last.Ints[7], int64(l.Stage))
 		final.Strings(l.Queue, l.Kind, l.Key, l.Worker, r.Last.Texts[1], r.Last.Texts[3], r.Last.Texts[2], r.ResultType).Bytes(r.Last.Failed, r.Result)
 		if r.Awaited {
 			awaited = append(awaited, int64(l.ID))
@@ -327,8 +327,8 @@ func (t *Tx) freeKeys(rows []EndedRow) {
 
 // Statements of the history.
 const (
-	qAddHistory = `insert into sj_history (job, seq, generation, attempt, epoch, purpose, state, began_us, ended_us, worker, outcome, reason, by_whom, error)
-	rows($1 bigint, $2 bigint, $3 bigint, $4 bigint, $5 bigint, $6 bigint, $7 bigint, $8 bigint, $9 bigint, $10 text, $11 text, $12 text, $13 text, $14 bytea)`
+	qAddHistory = `insert into sj_history (job, seq, generation, attempt, epoch, purpose, state, began_us, ended_us, stage, worker, outcome, reason, by_whom, error)
+	rows($1 bigint, $2 bigint, $3 bigint, $4 bigint, $5 bigint, $6 bigint, $7 bigint, $8 bigint, $9 bigint, $10 bigint, $11 text, $12 text, $13 text, $14 text, $15 bytea)`
 	// qTrimHistory deletes the one entry in excess of the first and the newest sojourn.MaxHistory.
 	qTrimHistory = `delete from sj_history /*using each*/ where job = each($1 bigint) and seq = each($2 bigint)`
 )
@@ -339,7 +339,7 @@ func (t *Tx) flushHistory(rows []HistoryRow) {
 		return
 	}
 	defer t.trimHistory(len(rows), func(i int) *HistoryRow { return &rows[i] })
-	s := jobrow.NewColumns(len(rows), 8, 4, 1)
+	s := jobrow.NewColumns(len(rows), 9, 4, 1)
 	for i := range rows {
 		r := &rows[i]
 		s.Row(r.Ints[0]).Ints(r.Ints[1:]...).Strings(r.Texts[:]...).Bytes(r.Failed)

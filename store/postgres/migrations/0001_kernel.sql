@@ -106,6 +106,7 @@ create table sj_live (
 	failures int not null default 0,
 	crashes int not null default 0,
 	waits int not null default 0,
+	stage int not null default 0,
 	held int not null default 0,
 	kept int not null default 0,
 	in_hand int not null default 0,
@@ -129,7 +130,7 @@ create table sj_live (
 	constraint live_purpose check (purpose between 0 and 4),
 	constraint live_lease check ((state = 4) = (lease_until_us > 0)),
 	constraint live_flags check ((resumed | attempt_open | claimed | retry_handler | given | no_poll | has_data) in (0, 1)),
-	constraint live_counters check ((weight | held | generation | attempt | failures | crashes | waits | kept | in_hand | history) >= 0),
+	constraint live_counters check ((weight | held | generation | attempt | failures | crashes | waits | stage | kept | in_hand | history) >= 0),
 	constraint live_weight check (weight <= 1000000)
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, autovacuum_analyze_scale_factor = 0.05);
 -- Each step of a job leaves two or three dead rows here, so this table is vacuumed ten times as often as others.
@@ -211,6 +212,7 @@ create table sj_final (
 	attempt int not null,
 	failures int not null,
 	crashes int not null,
+	stage int not null,
 	history int not null,
 	state smallint not null,
 	has_data smallint not null,
@@ -227,7 +229,7 @@ create table sj_final (
 	result bytea not null,
 	constraint final_state check (state between 7 and 9),
 	constraint final_flags check (has_data in (0, 1)),
-	constraint final_counters check ((weight | generation | attempt | failures | crashes | history) >= 0),
+	constraint final_counters check ((weight | generation | attempt | failures | crashes | stage | history) >= 0),
 	constraint final_weight check (weight <= 1000000)
 );
 create index ix_final_retention on sj_final (queue, state, finished_us, id);
@@ -240,6 +242,7 @@ create table sj_history (
 	began_us bigint not null,
 	ended_us bigint not null,
 	generation int not null,
+	stage int not null,
 	attempt int not null,
 	purpose smallint not null,
 	state smallint not null,
@@ -251,7 +254,7 @@ create table sj_history (
 	primary key (job, seq),
 	constraint history_seq check (seq > 0),
 	constraint history_state check (state between 1 and 9),
-	constraint history_counters check ((generation | attempt) >= 0)
+	constraint history_counters check ((generation | stage | attempt) >= 0)
 );
 
 create table sj_log (

@@ -107,6 +107,7 @@ create table sj_live (
 	failures integer not null default 0,
 	crashes integer not null default 0,
 	waits integer not null default 0,
+	stage integer not null default 0,
 	claimed integer not null default 0,
 	retry_handler integer not null default 0,
 	held integer not null default 0,
@@ -129,7 +130,7 @@ create table sj_live (
 	constraint live_purpose check (purpose between 0 and 4),
 	constraint live_lease check ((state = 4) = (lease_until_us > 0)),
 	constraint live_flags check ((resumed | attempt_open | claimed | retry_handler | given | no_poll | has_data) in (0, 1)),
-	constraint live_counters check ((weight | held | generation | attempt | failures | crashes | waits | kept | in_hand | history) >= 0),
+	constraint live_counters check ((weight | held | generation | attempt | failures | crashes | waits | stage | kept | in_hand | history) >= 0),
 	constraint live_weight check (weight <= 1000000),
 	constraint live_held check (held = 0 or held = weight),
 	constraint live_attempt check (failures <= attempt and attempt <= epoch)
@@ -215,6 +216,7 @@ create table sj_final (
 	attempt integer not null,
 	failures integer not null,
 	crashes integer not null,
+	stage integer not null,
 	history integer not null,
 	has_data integer not null,
 	finished_us integer not null,
@@ -229,7 +231,7 @@ create table sj_final (
 	result blob not null,
 	constraint final_state check (state between 7 and 9),
 	constraint final_flags check (has_data in (0, 1)),
-	constraint final_counters check ((weight | generation | attempt | failures | crashes | history) >= 0),
+	constraint final_counters check ((weight | generation | attempt | failures | crashes | stage | history) >= 0),
 	constraint final_weight check (weight <= 1000000),
 	constraint final_attempt check (failures <= attempt and attempt <= epoch and 0 <= step_epoch and step_epoch <= epoch)
 ) strict;
@@ -240,6 +242,7 @@ create table sj_history (
 	job integer not null,
 	seq integer not null,
 	generation integer not null,
+	stage integer not null,
 	attempt integer not null,
 	epoch integer not null,
 	purpose integer not null,
@@ -254,7 +257,7 @@ create table sj_history (
 	primary key (job, seq),
 	constraint history_seq check (seq > 0),
 	constraint history_state check (state between 1 and 9),
-	constraint history_counters check ((generation | attempt) >= 0)
+	constraint history_counters check ((generation | stage | attempt) >= 0)
 ) strict, without rowid;
 
 create table sj_log (

@@ -19,6 +19,11 @@ func Follow(c driver.Claimed, jobs ...sojourn.Job) sojourn.Outcome {
 	return o
 }
 
+// Advance is the outcome of a step whose job goes on with its next stage; no queue = in the same.
+func Advance(c driver.Claimed, queue string) sojourn.Outcome {
+	return sojourn.Outcome{Lease: c.Lease, Type: sojourn.OutcomeAdvance, Queue: queue}
+}
+
 // Failure is the outcome of a step that ends with an error.
 func Failure(c driver.Claimed) sojourn.Outcome {
 	return sojourn.Outcome{Lease: c.Lease, Type: sojourn.OutcomeError, Reason: "gateway", Text: "the gateway said no"}

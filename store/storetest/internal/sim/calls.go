@@ -137,12 +137,10 @@ func (p *plan) write() {
 // fill sets the values of the caller's job in a job that no worker has claimed.
 func (m *model) fill(j *job, in *sojourn.Job) {
 	m.touched[j.ID] = true
-	if _, ok := m.queues[in.Queue]; !ok {
-		m.queues[in.Queue] = sojourn.QueueSettings{}
-	}
 	c := *in
 	c.Resolve(sojourn.QueueDefaults{})
-	j.queue, j.args, j.priority, j.Weight, j.Policy = c.Queue, string(c.Args), c.Priority, c.Weight, c.Policy
+	m.moveTo(j, c.Queue)
+	j.args, j.priority, j.Weight, j.Policy = string(c.Args), c.Priority, c.Weight, c.Policy
 	j.runAt, j.State = m.now+c.Delay.Microseconds(), m.startState(in)
 	j.deadline = m.deadlineOf(c.Policy)
 }
@@ -341,7 +339,11 @@ func (m *model) finish(o sojourn.Outcome) driver.Finished {
 			return driver.Finished{Status: driver.FinishRefused, State: j.State}
 		}
 	}
-	if err := m.happen(j, e, change{result: string(o.Result), verdict: o.Verdict}); err != nil {
+	with := change{string(o.Result), "", o.Verdict}
+	if o.Type == sojourn.OutcomeAdvance {
+		with.queue, with.verdict.Priority = o.Queue, o.Priority
+	}
+	if err := m.happen(j, e, with); err != nil {
 		return driver.Finished{Status: driver.FinishRefused, State: j.State}
 	}
 	next.write()

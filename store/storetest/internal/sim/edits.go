@@ -33,10 +33,7 @@ func (m *model) edit(j *job, e sojourn.Edit) (state sojourn.State, changed bool,
 		j.priority = *c.Priority
 	}
 	if c.Queue != nil {
-		j.queue = *c.Queue
-		if _, ok := m.queues[j.queue]; !ok {
-			m.queues[j.queue] = sojourn.QueueSettings{}
-		}
+		m.moveTo(j, *c.Queue)
 	}
 	if c.Delay != nil {
 		j.runAt = m.now + c.Delay.Microseconds()
@@ -71,7 +68,7 @@ func (m *model) endByHand(j *job, e sojourn.Edit, event rules.EventType, to sojo
 }
 
 func (m *model) redrive(j *job, e sojourn.Edit) (sojourn.State, bool, string) {
-	tr, err := rules.Decide(rules.Row{ID: j.ID, State: j.State, Weight: j.Weight, Policy: j.Policy}, rules.Event{Type: rules.EventRedrive, Reason: e.Reason})
+	tr, err := rules.Decide(rules.Row{ID: j.ID, State: j.State, Weight: j.Weight, Stage: j.Stage, Policy: j.Policy}, rules.Event{Type: rules.EventRedrive, Reason: e.Reason})
 	if err != nil {
 		return j.State, false, sojourn.CodeConflict
 	}

@@ -92,7 +92,7 @@ func (l *ledger) reported(o sojourn.Outcome, accepted bool) {
 	s.over = true
 	switch {
 	case !accepted:
-	case o.Type == sojourn.OutcomeCompleted, o.Type == sojourn.OutcomeAbort, o.Type == sojourn.OutcomeCancelled,
+	case o.Type == sojourn.OutcomeCompleted, o.Type == sojourn.OutcomeAbort, o.Type == sojourn.OutcomeCancelled, o.Type == sojourn.OutcomeAdvance,
 		o.Type == sojourn.OutcomeError && o.Verdict.Again:
 		for _, m := range s.inHand {
 			l.disposed[m] = string(o.Type)

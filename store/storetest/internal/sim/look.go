@@ -73,7 +73,7 @@ func difference(got, want string) string {
 }
 
 const form = `state %s resumed %v purpose %s worker %q
-generation %d epoch %d attempt %d
+generation %d stage %d epoch %d attempt %d
 failures %d crashes %d
 kept %d in hand %v
 awaits %s
@@ -91,7 +91,7 @@ func shown(j *sojourn.Job) string {
 	for _, m := range j.Responses {
 		hand = append(hand, m.MessageID)
 	}
-	return fmt.Sprintf(form, j.State, j.Resumed, j.Purpose, j.Worker, j.Generation, j.Epoch, j.Attempt, j.Failures, j.Crashes, j.Kept, hand,
+	return fmt.Sprintf(form, j.State, j.Resumed, j.Purpose, j.Worker, j.Generation, j.Stage, j.Epoch, j.Attempt, j.Failures, j.Crashes, j.Kept, hand,
 		awaits(j.Awaits), j.Kind, j.Queue, j.Key, j.Priority, j.Weight, j.Args, j.Checkpoint, j.Progress, j.Result, j.Reason,
 		micros(j.RunAt), micros(j.WakeAt), micros(j.UpdatedAt), micros(j.FinishedAt))
 }
@@ -113,7 +113,7 @@ func (m *model) shows(j *job) string {
 	if wake == math.MaxInt64 {
 		wake = 0
 	}
-	return fmt.Sprintf(form, j.State, j.Resumed, j.Purpose, worker, j.generation, j.epoch, j.Attempt, j.Failures, j.Crashes, j.Kept, hand,
+	return fmt.Sprintf(form, j.State, j.Resumed, j.Purpose, worker, j.generation, j.Stage, j.epoch, j.Attempt, j.Failures, j.Crashes, j.Kept, hand,
 		awaits(m.awaits(j)), j.kind, j.queue, j.key, j.priority, j.Weight, j.args, j.checkpoint, j.progress, j.result, reason, j.runAt, wake, j.updated, j.finished)
 }
 
@@ -154,7 +154,7 @@ func (j *job) lastReason() string {
 		return ""
 	}
 	for _, e := range slices.Backward(j.history) {
-		if e.generation == j.generation && e.reason != "" && slices.Contains([]string{"error", "await", "lost", "timed_out", "responded"}, e.outcome) {
+		if e.generation == j.generation && e.stage == j.Stage && e.reason != "" && slices.Contains([]string{"error", "await", "lost", "timed_out", "responded"}, e.outcome) {
 			return e.reason
 		}
 	}
@@ -280,7 +280,7 @@ func (r *run) historyIs(j *job) {
 	}
 	for i, e := range j.history {
 		g := got[i]
-		is := entry{g.Generation, g.Attempt, g.Epoch, g.Purpose, g.Worker, g.Outcome, g.State, g.Reason, "", micros(g.EndedAt)}
+		is := entry{g.Generation, g.Stage, g.Attempt, g.Epoch, g.Purpose, g.Worker, g.Outcome, g.State, g.Reason, "", micros(g.EndedAt)}
 		e.text = ""
 		if is != e || g.Seq != int32(i+1) {
 			r.fail("history of job %d, entry %d is %+v, want %+v", j.ID, i+1, is, e)

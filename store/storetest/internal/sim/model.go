@@ -95,13 +95,13 @@ type job struct {
 
 // entry is a row of the history.
 type entry struct {
-	generation, attempt int32
-	epoch               int64
-	purpose             sojourn.Purpose
-	worker, outcome     string
-	state               sojourn.State
-	reason, text        string
-	ended               int64
+	generation, stage, attempt int32
+	epoch                      int64
+	purpose                    sojourn.Purpose
+	worker, outcome            string
+	state                      sojourn.State
+	reason, text               string
+	ended                      int64
 }
 
 func newModel(now time.Time, inboxTTL time.Duration) *model {
@@ -216,9 +216,10 @@ func (m *model) happen(j *job, e rules.Event, by change) error {
 	return nil
 }
 
-// change is the result or the verdict of a transition.
+// change is what an outcome stores beside its transition.
 type change struct {
 	result  string
+	queue   string // of the next stage; "" = the same
 	verdict sojourn.Verdict
 }
 
@@ -226,6 +227,7 @@ func (m *model) apply(j *job, tr rules.Transition, c change) {
 	m.touched[j.ID] = true
 	was := *j
 	j.Row = tr.To
+	m.moveTo(j, cmp.Or(c.queue, j.queue))
 	m.clocks(&was, j, tr, c.verdict)
 	if tr.Outcome != "" {
 		j.record(&was, tr, m.now)
@@ -252,8 +254,16 @@ func (m *model) apply(j *job, tr rules.Transition, c change) {
 	}
 }
 
+// moveTo puts a job into a queue, which need not exist yet.
+func (m *model) moveTo(j *job, queue string) {
+	j.queue = queue
+	if _, ok := m.queues[queue]; !ok {
+		m.queues[queue] = sojourn.QueueSettings{}
+	}
+}
+
 func (j *job) record(was *job, tr rules.Transition, now int64) {
-	e := entry{generation: was.generation, attempt: was.Attempt, purpose: was.Purpose, outcome: tr.Outcome, state: tr.To.State,
+	e := entry{generation: was.generation, stage: was.Stage, attempt: was.Attempt, purpose: was.Purpose, outcome: tr.Outcome, state: tr.To.State,
 		reason: tr.Reason, text: tr.Error, ended: now}
 	if was.State == sojourn.Running {
 		e.epoch, e.worker = was.epoch, was.worker

@@ -164,7 +164,7 @@ func (r actor) reportSome() {
 		return
 	}
 	o.Type = oneOf(r.dice, sojourn.OutcomeCompleted, sojourn.OutcomeCompleted, sojourn.OutcomeCompleted, sojourn.OutcomeError, sojourn.OutcomeError,
-		sojourn.OutcomeError, sojourn.OutcomeAwait, sojourn.OutcomeAwait, sojourn.OutcomeAwait, sojourn.OutcomeAwait, sojourn.OutcomeSnooze,
+		sojourn.OutcomeError, sojourn.OutcomeAwait, sojourn.OutcomeAwait, sojourn.OutcomeAwait, sojourn.OutcomeAwait, sojourn.OutcomeSnooze, sojourn.OutcomeAdvance, sojourn.OutcomeAdvance,
 		sojourn.OutcomeAbort, sojourn.OutcomeCancelled, sojourn.OutcomeReleased, sojourn.OutcomeUndecodable)
 	switch o.Type {
 	case sojourn.OutcomeCompleted:
@@ -176,6 +176,11 @@ func (r actor) reportSome() {
 		o.Reason, o.Text = oneOf(r.dice, "gateway", "bug"), "it went wrong"
 		if o.Type == sojourn.OutcomeError {
 			o.Verdict = r.verdict()
+		}
+	case sojourn.OutcomeAdvance:
+		o.Queue, o.Delay = oneOf(r.dice, "", "default", "slow"), oneOf(r.dice, 0, 0, r.between(0, 5*time.Minute))
+		if r.chance(30) {
+			o.Weight, o.Priority, o.Verdict.Checkpoint = new(int32(r.n(4))), new(int32(r.n(300))), []byte(r.name("checkpoint "))
 		}
 	case sojourn.OutcomeSnooze:
 		o.Delay = r.between(0, 5*time.Minute)
