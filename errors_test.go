@@ -90,7 +90,6 @@ func TestJobValidateRefuses(t *testing.T) {
 		{"inv:N1 backoff.jitter NaN", RetryBackoff(Backoff{Jitter: math.NaN()}), CodeInvalid, "backoff.jitter"},
 		{"unknown on_lost", WithPolicy(Policy{OnLost: 9}), CodeInvalid, "on_lost"},
 		{"unknown on_panic", WithPolicy(Policy{OnPanic: 3}), CodeInvalid, "on_panic"},
-		{"unknown late_response", WithPolicy(Policy{LateResponse: 255}), CodeInvalid, "late_response"},
 		{"unknown on_conflict", OnKeyConflict(3), CodeInvalid, "on_conflict"},
 		{"inv:N2 id -1", func(j *Job) { j.ID = -1 }, CodeInvalid, "id"},
 		{"inv:N2 id 2^53", func(j *Job) { j.ID = 1 << 53 }, CodeInvalid, "id"},

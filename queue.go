@@ -262,7 +262,11 @@ type QueueStatus struct {
 	// probe starts, or probes without a result are given up.
 	Breaker      string    `json:"breaker,omitempty"`
 	BreakerUntil time.Time `json:"breaker_until,omitzero"`
-	Trouble      Trouble   `json:"trouble,omitzero"` // with its throttler
+	// ThrottleErrors counts the failed answers of its throttler so far, on all nodes. ThrottleError
+	// is the text of the last one.
+	ThrottleErrors  int64     `json:"throttle_errors,omitempty"`
+	ThrottleError   string    `json:"throttle_error,omitempty"`
+	ThrottleErrorAt time.Time `json:"throttle_error_at,omitzero"`
 }
 
 // QueuePatch changes single settings for an operator. nil leaves a setting as it is; a pointer to a

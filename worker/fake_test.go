@@ -44,7 +44,7 @@ type fakeJob struct {
 	until   time.Time
 	runAt   time.Time
 	pollAt  time.Time
-	history []sojourn.Attempt
+	history []sojourn.HistoryEntry
 	lines   []sojourn.LogLine
 }
 
@@ -216,7 +216,7 @@ func (j *fakeJob) apply(e rules.Event, o *sojourn.Outcome) bool {
 	}
 	if t.Outcome != "" {
 		j.Reason, j.Error = t.Reason, t.Error
-		j.history = append(j.history, sojourn.Attempt{Seq: int32(len(j.history)) + 1, Generation: 1, Attempt: t.To.Attempt, Epoch: j.Epoch,
+		j.history = append(j.history, sojourn.HistoryEntry{Seq: int32(len(j.history)) + 1, Generation: 1, Attempt: t.To.Attempt, Epoch: j.Epoch,
 			Outcome: t.Outcome, State: t.To.State, Reason: t.Reason, Error: t.Error})
 	}
 	return true

@@ -123,7 +123,7 @@ type Claimed struct {
 	Timeout  time.Duration     `json:"timeout,omitempty" doc:"left of the attempt's timeout"`
 	Deadline time.Duration     `json:"deadline,omitempty" doc:"left of the life; absent = none"`
 	Window   time.Duration     `json:"window,omitempty" doc:"left until the windows close; absent = the step need not stop then"`
-	History  []sojourn.Attempt `json:"history,omitempty" doc:"the errors so far, for kinds named in decidable"`
+	History  []sojourn.HistoryEntry `json:"history,omitempty" doc:"the errors so far, for kinds named in decidable"`
 }
 
 // ClaimedOf shows a claimed job to its worker.
