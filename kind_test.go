@@ -65,13 +65,13 @@ func TestPolicyInheritsEveryField(t *testing.T) {
 	}
 }
 
-// Only WithPolicy and a kind take priority and weight from a policy; elsewhere they would do
-// nothing.
+// Only WithPolicy, a kind and a queue take priority and weight from a policy; elsewhere they would
+// do nothing.
 func TestPolicyWithPriorityIsRefused(t *testing.T) {
 	p := Policy{Priority: new(int32(1))}
 	for name, err := range map[string]error{
-		"queue": QueueSettings{Defaults: QueueDefaults{Policy: p}}.Validate(),
-		"edit":  Edit{Action: EditChange, Change: Change{Policy: &p}}.Validate(big),
+		"job":  (&Job{Kind: "k", Queue: "q", Policy: p, set: setMade}).Validate(big),
+		"edit": Edit{Action: EditChange, Change: Change{Policy: &p}}.Validate(big),
 	} {
 		if ErrorCode(err) != CodeInvalid {
 			t.Errorf("%s: %v", name, err)

@@ -10,9 +10,9 @@ import (
 // Policy is how a job's errors, losses and clocks are handled. It is resolved at enqueue (option,
 // kind, queue, built-in default) and stored with the job, so that every worker in any language gets
 // the same answer. A zero field takes the value of the next one in that order. To take a default
-// back: None for RunTimeout, Deadline and KeepKey, Retry for OnLost and OnPanic, new(false)
-// for NoExtend, LateToInbox and StopAtWindowEnd, and a list of Windows that is not nil and has no entries. In a
-// stored policy everything is decided: 0 is none there.
+// back: None for RunTimeout, Deadline and KeepKey, Retry for OnLost and OnPanic,
+// new(false) for NoExtend, LateToInbox and StopAtWindowEnd, and a list of Windows that is not nil
+// and has no entries. In a stored policy everything is decided: 0 is none there.
 type Policy struct {
 	MaxAttempts  int32         `json:"max_attempts,omitempty"`  // errors and timeouts until failed: default 5, 1 = no retry, -1 = unlimited
 	MaxCrashes   int32         `json:"max_crashes,omitempty"`   // leases that end without a report: default 3, -1 = unlimited
@@ -29,10 +29,10 @@ type Policy struct {
 	// inbox for the next Await. By default the retry is ready at once and has taken the response.
 	LateToInbox *bool `json:"late_to_inbox,omitempty"`
 
-	// Priority and Weight are for Kind.Policy and WithPolicy, which set those of the job. A queue
-	// and an edit have fields of their own for them.
-	Priority *int32 `json:"-"` // lower first, default 100; new(int32(0)) for 0
-	Weight   *int32 `json:"-"` // 0 to MaxWeight, default 1
+	// Priority and Weight are for Kind.Policy, WithPolicy and the defaults of a queue, which set
+	// those of the job. The policy of a stored job and of an edit has neither.
+	Priority *int32 `json:"priority,omitempty"` // lower first, default 100; new(int32(0)) for 0
+	Weight   *int32 `json:"weight,omitempty"`   // 0 to MaxWeight, default 1
 
 	// Windows say when attempts may start: at moments at which all of them are open, and those of
 	// the queue. Default always; at most 8.
@@ -144,7 +144,7 @@ func pick[T comparable](dst *T, other T) {
 
 func (p Policy) validate() error {
 	if p.Priority != nil || p.Weight != nil {
-		return Invalid("policy", "the policy of a queue or of an edit has no priority and no weight: set them beside the policy")
+		return Invalid("policy", "the policy of a job or of an edit has no priority and no weight: set them beside the policy")
 	}
 	for _, c := range []struct {
 		field string

@@ -105,8 +105,8 @@ type Enqueued struct {
 	Err       error `json:"-"` // of this item, in partial mode
 }
 
-// HistoryEntry is one entry of a job's history: a step that ended (Epoch > 0), or a change without a
-// step.
+// HistoryEntry is one entry of a job's history: a step that ended (Epoch > 0), or a change without
+// a step.
 type HistoryEntry struct {
 	Seq        int32     `json:"seq"`               // from 1, with a gap where entries were dropped
 	Dropped    int32     `json:"dropped,omitempty"` // entries dropped between the previous entry and this one, see MaxHistory

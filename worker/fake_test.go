@@ -58,7 +58,7 @@ func (f *fake) addLater(d time.Duration, jobs ...*sojourn.Job) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, j := range jobs {
-		j.Resolve(sojourn.QueueDefaults{})
+		j.Resolve(sojourn.Policy{})
 		j.ID = sojourn.ID(len(f.jobs) + 1)
 		f.jobs = append(f.jobs, &fakeJob{Job: *j, runAt: time.Now().Add(d),
 			row: rules.Row{ID: j.ID, State: sojourn.Ready, Weight: j.Weight, Policy: j.Policy}})

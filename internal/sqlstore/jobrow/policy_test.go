@@ -14,7 +14,7 @@ func TestStoredPolicy(t *testing.T) {
 	resolved := func(change func(*sojourn.Policy)) sojourn.Policy {
 		var j sojourn.Job
 		change(&j.Policy)
-		j.Resolve(sojourn.QueueDefaults{})
+		j.Resolve(sojourn.Policy{})
 		return j.Policy
 	}
 	for _, c := range []struct {

@@ -42,7 +42,7 @@ func policyBack(s *kit.Scene) {
 	mild(s, "over the kind", store(k.New(1, kit.Policy(mildest))).Policy)
 	ofQueue := strictest
 	ofQueue.Windows = nil // a queue has windows of its own
-	s.SetQueue("strict", sojourn.QueueSettings{Defaults: sojourn.QueueDefaults{Policy: ofQueue}})
+	s.SetQueue("strict", sojourn.QueueSettings{Defaults: ofQueue})
 	kit.Same(s, "the queue's own", store(sojourn.NewJob(kit.Kind, nil, sojourn.Queue("strict"))).Policy.OnLost, sojourn.Fail)
 	mild(s, "over the queue", store(sojourn.NewJob(kit.Kind, nil, sojourn.Queue("strict"), kit.Policy(mildest))).Policy)
 	mild(s, "over both", store(k.New(1, sojourn.Queue("strict"), kit.Policy(mildest))).Policy)
