@@ -44,8 +44,8 @@ type Store interface {
 	// DeclareQueue replaces the declared layer of a queue's settings, which s is without pauses. It
 	// and the three methods below create the queue if needed; only a pause of an unknown queue is
 	// ErrNotFound. Their results have no counts, and they write nothing if nothing changes.
-	// When they return, the waiting jobs have been reindexed too. Exception: on PostgreSQL, while an
-	// open transaction has stored jobs by the old settings, the sweep reindexes after it ends.
+	// When they return, the waiting jobs have been reindexed too. Exception: while an open
+	// transaction of PostgreSQL has stored jobs by the old settings, the sweep reindexes after it.
 	DeclareQueue(ctx context.Context, name string, s QueueSettings) (QueueStatus, error)
 	// UpdateQueue changes the operator's layer.
 	UpdateQueue(ctx context.Context, name string, p QueuePatch) (QueueStatus, error)
@@ -63,8 +63,8 @@ type Store interface {
 	// ListQueues lists a page of queues that the Caller in ctx may read jobs of, with counts, in
 	// the order of Queues. limit: 1 to MaxFind, 0 = 100. ErrNotFound if there is no queue after.
 	ListQueues(ctx context.Context, after string, limit int) (Page[QueueStatus], error)
-	// EditInbox matches (with to's Job, or Kind and Key), retries or discards the response seq. to.By
-	// is the operator. Match and retry store a new response with its content, under the same source
+	// EditInbox matches (with to's Job, or Kind and Key), retries or discards the response seq, for
+	// the operator to.By. Match and retry store a new response with its content, under the same source
 	// and a message id that begins with "replay:"; the old one keeps its outcome (an early one
 	// becomes unmatched, so that no job gets it a second time) and names the new one in Replay. A
 	// repeated call is a duplicate. It returns the result of the new response, or of the discarded
