@@ -64,12 +64,12 @@ type Store interface {
 	// the order of Queues. limit: 1 to MaxFind, 0 = 100. ErrNotFound if there is no queue after.
 	ListQueues(ctx context.Context, after string, limit int) (Page[QueueStatus], error)
 	// EditInbox matches (with to's Job, or Kind and Key), retries or discards the response seq, for
-	// the operator to.By. Match and retry store a new response with its content, under the same source
-	// and a message id that begins with "replay:"; the old one keeps its outcome (an early one
-	// becomes unmatched, so that no job gets it a second time) and names the new one in Replay. A
-	// repeated call is a duplicate. It returns the result of the new response, or of the discarded
-	// one. ErrNotFound if there is no such response; ErrConflict if a
-	// job has it or will get it automatically.
+	// the operator to.By. Match and retry store a new response with its content, under the same
+	// source and a message id that begins with "replay:"; the old one keeps its outcome (an early
+	// one becomes unmatched, so that no job gets it a second time) and names the new one in Replay.
+	// A repeated call is a duplicate. The answer is that of the new response, or of the discarded
+	// one. ErrNotFound if there is no such response; ErrConflict if a job has it or will get it
+	// automatically.
 	EditInbox(ctx context.Context, seq int64, action string, to Response) (Responded, error)
 	// CountInbox counts the responses in the inbox, and recent responses by source.
 	CountInbox(ctx context.Context) (InboxCounts, error)
