@@ -170,14 +170,14 @@ func ValidKey(field, key string) error {
 
 // Resolve sets the fields that the job's options and kind left unset, from its queue and the
 // built-in defaults, and removes double tags. Stores call it in the transaction that enqueues.
-func (j *Job) Resolve(q QueueDefaults) {
+func (j *Job) Resolve(q Policy) {
 	if j.set&setPriority == 0 && q.Priority != nil {
 		j.Priority = *q.Priority
 	}
 	if j.set&setWeight == 0 && q.Weight != nil {
 		j.Weight = *q.Weight
 	}
-	j.Policy = j.Policy.or(q.Policy).withDefaults()
+	j.Policy = j.Policy.or(q).withDefaults()
 	seen := make(map[string]bool, len(j.Tags))
 	var tags []string
 	for _, t := range j.Tags {
@@ -246,7 +246,7 @@ func (j *Job) Validate(maxBytes int) error {
 	if j.OnConflict > Replace {
 		return Invalid("on_conflict", "%d is not one of ReturnExisting, ReturnError and Replace", j.OnConflict)
 	}
-	if err := validTags(j.Tags); err != nil {
+	if err := ValidTags(j.Tags); err != nil {
 		return err
 	}
 	if err := validMeta(j.Meta); err != nil {
@@ -264,7 +264,8 @@ func ValidRunAt(t, now time.Time) error {
 	return nil
 }
 
-func validTags(tags []string) error {
+// ValidTags checks the tags of a job.
+func ValidTags(tags []string) error {
 	if len(tags) > MaxTags {
 		return Invalid("tags", "%d tags exceed the limit of %d", len(tags), MaxTags)
 	}

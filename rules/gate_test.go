@@ -121,7 +121,7 @@ func TestBadWindowsAreRefused(t *testing.T) {
 			"job":   sojourn.NewJob("k", nil, sojourn.In(ws...)).Validate(100),
 			"kind":  sojourn.Kind[int]{Name: "k", Policy: sojourn.Policy{Windows: []sojourn.Windows{ws}}}.New(1).Validate(100),
 			"queue": sojourn.QueueSettings{Windows: ws}.Validate(),
-			"edit":  sojourn.Edit{Action: sojourn.EditChange, Change: sojourn.Change{Policy: &sojourn.Policy{Windows: []sojourn.Windows{ws}}}}.Validate(100),
+			"edit":  sojourn.Edit{Action: sojourn.EditChange, Policy: &sojourn.Policy{Windows: []sojourn.Windows{ws}}}.Validate(100),
 		} {
 			if sojourn.ErrorCode(err) != sojourn.CodeInvalid || !strings.Contains(err.Error(), field+":") {
 				t.Errorf("%s of a %s: %v", field, name, err)
@@ -132,7 +132,7 @@ func TestBadWindowsAreRefused(t *testing.T) {
 	if err := sojourn.NewJob("k", nil, sojourn.WithPolicy(many)).Validate(100); sojourn.ErrorCode(err) != sojourn.CodeInvalid {
 		t.Errorf("9 sets: %v", err)
 	}
-	if err := (sojourn.QueueSettings{Defaults: sojourn.QueueDefaults{Policy: sojourn.Policy{Windows: []sojourn.Windows{{good}}}}}).Validate(); sojourn.ErrorCode(err) != sojourn.CodeInvalid {
+	if err := (sojourn.QueueSettings{Defaults: sojourn.Policy{Windows: []sojourn.Windows{{good}}}}).Validate(); sojourn.ErrorCode(err) != sojourn.CodeInvalid {
 		t.Errorf("windows as defaults of a queue: %v", err)
 	}
 }

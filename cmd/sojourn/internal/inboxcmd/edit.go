@@ -3,6 +3,7 @@ package inboxcmd
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/terminal"
+	"github.com/sojourn-queue/sojourn/rules"
 )
 
 // responsePage is all that the store knows of a response.
@@ -113,7 +115,7 @@ func (a *app) matchCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		e := sojourn.InboxEdit{Seq: seqs[0], Action: sojourn.InboxMatch, Job: sojourn.ID(job), By: a.User()}
+		e := rules.InboxEdit{Seq: seqs[0], Action: sojourn.InboxMatch, Job: sojourn.ID(job), By: a.User()}
 		to := sojourn.Response{Job: e.Job}
 		if err := address(&to, args[1:], "--job"); err != nil {
 			return err
@@ -137,7 +139,7 @@ func (a *app) eachCommand(action string, short string) *cobra.Command {
 		}
 		return a.With(func(c *sojourn.Client) error {
 			for _, seq := range seqs {
-				if err := a.editInbox(cmd.Context(), c, sojourn.InboxEdit{Seq: seq, Action: action, By: a.User()}); err != nil {
+				if err := a.editInbox(cmd.Context(), c, rules.InboxEdit{Seq: seq, Action: action, By: a.User()}); err != nil {
 					return err
 				}
 			}
@@ -147,8 +149,8 @@ func (a *app) eachCommand(action string, short string) *cobra.Command {
 	return cmd
 }
 
-func (a *app) editInbox(ctx context.Context, c *sojourn.Client, e sojourn.InboxEdit) error {
-	answer, err := c.Store().EditInbox(ctx, e)
+func (a *app) editInbox(ctx context.Context, c *sojourn.Client, e rules.InboxEdit) error {
+	answer, err := c.Store().EditInbox(ctx, e.Seq, e.Action, e.To())
 	if err != nil {
 		return err
 	}
@@ -187,15 +189,17 @@ func (a *app) printCounts(counts sojourn.InboxCounts, now time.Time) error {
 			t.Row(string(o), text)
 		}
 	}
-	if err := t.Flush(); err != nil || len(counts.Recent) == 0 {
+	if err := t.Flush(); err != nil || len(counts.BySource) == 0 {
 		return err
 	}
 	if err := a.Printf("\nthe newest, since %s\n", terminal.Stamp(counts.Since, now)); err != nil {
 		return err
 	}
-	t = terminal.NewTable(a.Out, "SOURCE", "OUTCOME", "RESPONSES", "DUPLICATES")
-	for _, r := range counts.Recent {
-		t.Row(terminal.Short(r.Source, 32), string(r.Outcome), fmt.Sprint(r.Responses), fmt.Sprint(r.Duplicates))
+	t = terminal.NewTable(a.Out, "SOURCE", "OUTCOME", "RESPONSES")
+	for _, source := range slices.Sorted(maps.Keys(counts.BySource)) {
+		for _, outcome := range slices.Sorted(maps.Keys(counts.BySource[source])) {
+			t.Row(terminal.Short(source, 32), string(outcome), fmt.Sprint(counts.BySource[source][outcome]))
+		}
 	}
 	return t.Flush()
 }

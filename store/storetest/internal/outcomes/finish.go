@@ -46,7 +46,7 @@ func complete(s *kit.Scene) {
 	s.At("began_at", a.BeganAt, s.Now().Add(-3*time.Second))
 	s.At("ended_at", a.EndedAt, s.Now())
 	a.BeganAt, a.EndedAt = time.Time{}, time.Time{}
-	kit.Same(s, "the entry of the history", a, sojourn.Attempt{Seq: 1, Generation: 1, Attempt: 1, Epoch: 1, Purpose: sojourn.PurposeStart, Worker: "w1",
+	kit.Same(s, "the entry of the history", a, sojourn.HistoryEntry{Seq: 1, Generation: 1, Attempt: 1, Epoch: 1, Purpose: sojourn.PurposeStart, Worker: "w1",
 		Outcome: "completed", State: sojourn.Completed, By: a.By})
 	s.ClaimNone("it is completed")
 	s.Advance(24 * time.Hour)
@@ -263,7 +263,8 @@ func finalNeverChanges(s *kit.Scene) {
 func finalPolicy(s *kit.Scene, id sojourn.ID) {
 	s.Helper()
 	p, d := int32(1), time.Hour
-	for _, c := range []sojourn.Change{{Priority: &p}, {Delay: &d}, {Weight: &p}, {Policy: &sojourn.Policy{MaxAttempts: 9}}} {
-		s.Is(s.Edit(id, sojourn.Edit{Action: sojourn.EditChange, Change: c}).Err, sojourn.ErrConflict, "a change of a final job")
+	for _, c := range []sojourn.Edit{{Priority: &p}, {Delay: &d}, {Weight: &p}, {Policy: &sojourn.Policy{MaxAttempts: 9}}} {
+		c.Action = sojourn.EditChange
+		s.Is(s.Edit(id, c).Err, sojourn.ErrConflict, "a change of a final job")
 	}
 }
