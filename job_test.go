@@ -113,11 +113,14 @@ func TestJobSetResult(t *testing.T) {
 func TestJobIdempotencyKeyAndFence(t *testing.T) {
 	j := &Job{ID: 42, Instance: "main", Generation: 2, Attempt: 3, Epoch: 9, Worker: "w"}
 	before := j.IdempotencyKey()
-	if before != "main-42-2" || j.Fence() != 9 || j.Lease() != (Lease{42, 9, "w"}) {
+	if before != "main-42-2-0" || j.Fence() != 9 || j.Lease() != (Lease{42, 9, "w"}) {
 		t.Errorf("%s, %d, %+v", before, j.Fence(), j.Lease())
 	}
 	if j.Attempt, j.Epoch, j.Worker = 4, 10, "x"; j.IdempotencyKey() != before {
 		t.Error("the idempotency key changes with the attempt")
+	}
+	if j.Stage++; j.IdempotencyKey() != "main-42-2-1" {
+		t.Error("the idempotency key does not name the stage")
 	}
 	if j.Generation++; j.IdempotencyKey() == before {
 		t.Error("the idempotency key outlives a redrive")

@@ -82,7 +82,7 @@ func NewJobs(jobs []sojourn.Job) []NewJob {
 // JobView is a job in a response.
 type JobView struct {
 	sojourn.Job
-	Instance string `json:"instance,omitempty" doc:"first part of the idempotency key instance-id-generation"`
+	Instance string `json:"instance,omitempty" doc:"first part of the idempotency key instance-id-generation-stage"`
 	Token    string `json:"token,omitempty" doc:"capability of the present attempt; a secret, given to its worker only"`
 }
 

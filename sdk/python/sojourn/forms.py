@@ -264,6 +264,7 @@ class Job:
         self.failures: int = raw.get("failures", 0)
         self.crashes: int = raw.get("crashes", 0)
         self.generation: int = raw.get("generation", 0)
+        self.stage: int = raw.get("stage", 0)
         self.epoch: int = raw.get("epoch", 0)
         self.progress = _text(raw.get("progress"))
         self.tags: List[str] = [_text(t) for t in raw.get("tags") or ()]
@@ -293,8 +294,8 @@ class Job:
 
     @property
     def idempotency_key(self) -> str:
-        """For the outside, so that it recognises a repeated request: the same over all attempts, different after a redrive."""
-        return "%s-%d-%d" % (self.raw.get("instance", ""), self.id, self.generation)
+        """For the outside, so that it recognises a repeated request: the same over all attempts of a stage, different after a redrive."""
+        return "%s-%d-%d-%d" % (self.raw.get("instance", ""), self.id, self.generation, self.stage)
 
     def __repr__(self) -> str:
         return "<%s %d %s %s>" % (type(self).__name__, self.id, self.kind, self.state)

@@ -295,6 +295,8 @@ export class Job {
   readonly failures: number;
   readonly crashes: number;
   readonly generation: number;
+  /** How often the job has advanced to a next stage. */
+  readonly stage: number;
   /** Number of claims ever. */
   readonly epoch: number;
   readonly progress: string;
@@ -327,6 +329,7 @@ export class Job {
     this.failures = raw.failures ?? 0;
     this.crashes = raw.crashes ?? 0;
     this.generation = raw.generation ?? 0;
+    this.stage = raw.stage ?? 0;
     this.epoch = raw.epoch ?? 0;
     this.progress = textOf(raw.progress);
     this.tags = (raw.tags ?? []).map(textOf);
@@ -355,8 +358,8 @@ export class Job {
     return this.state === "completed" || this.state === "failed" || this.state === "cancelled";
   }
 
-  /** For the outside, so that it recognises a repeated request: the same over all attempts, different after a redrive. */
+  /** For the outside, so that it recognises a repeated request: the same over all attempts of a stage, different after a redrive. */
   get idempotencyKey(): string {
-    return `${this.raw.instance ?? ""}-${this.id}-${this.generation}`;
+    return `${this.raw.instance ?? ""}-${this.id}-${this.generation}-${this.stage}`;
   }
 }

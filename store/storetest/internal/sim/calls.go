@@ -139,7 +139,7 @@ func (m *model) fill(j *job, in *sojourn.Job) {
 	m.touched[j.ID] = true
 	c := *in
 	c.Resolve(sojourn.Policy{})
-	m.moveTo(j, c.Queue)
+	j.moveTo(m, c.Queue)
 	j.args, j.priority, j.Weight, j.Policy = string(c.Args), c.Priority, c.Weight, c.Policy
 	j.runAt, j.State = m.now+c.Delay.Microseconds(), m.startState(in)
 	j.deadline = m.deadlineOf(c.Policy)

@@ -33,7 +33,7 @@ func (m *model) edit(j *job, e sojourn.Edit) (state sojourn.State, changed bool,
 		j.priority = *c.Priority
 	}
 	if c.Queue != nil {
-		m.moveTo(j, *c.Queue)
+		j.moveTo(m, *c.Queue)
 	}
 	if c.Delay != nil {
 		j.runAt = m.now + c.Delay.Microseconds()

@@ -227,7 +227,7 @@ func (m *model) apply(j *job, tr rules.Transition, c change) {
 	m.touched[j.ID] = true
 	was := *j
 	j.Row = tr.To
-	m.moveTo(j, cmp.Or(c.queue, j.queue))
+	j.moveTo(m, cmp.Or(c.queue, j.queue))
 	m.clocks(&was, j, tr, c.verdict)
 	if tr.Outcome != "" {
 		j.record(&was, tr, m.now)
@@ -255,7 +255,7 @@ func (m *model) apply(j *job, tr rules.Transition, c change) {
 }
 
 // moveTo puts a job into a queue, which need not exist yet.
-func (m *model) moveTo(j *job, queue string) {
+func (j *job) moveTo(m *model, queue string) {
 	j.queue = queue
 	if _, ok := m.queues[queue]; !ok {
 		m.queues[queue] = sojourn.QueueSettings{}
