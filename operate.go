@@ -28,6 +28,8 @@ type Filter struct {
 	Next          bool          // the jobs of Queue that are ready, or that the next claim makes ready, in the order of claims, without claiming them
 	Full          bool          // with args, result, checkpoint, responses
 	Wait          time.Duration // with IDs: wait up to this long until one matches; at most MaxWait
+	ParentsOf     ID            // the jobs that this job depends on, also those that have ended
+	ChildrenOf    ID            // the jobs that depend on this one
 }
 
 // Validate checks the ranges.
@@ -101,6 +103,7 @@ type Edit struct {
 	Generation int32  // only if the job is in this generation; 0 = any. Makes a repeated redrive safe
 	All        bool   // edit every job of the store. Without it, a filter that has no condition is refused
 	DryRun     bool   // change nothing, and only count the jobs that the filter matches
+	Dependents string // of cancel and purge: what becomes of blocked jobs that would wait for ever, DependentsCancel or DependentsRelease; "" = refuse
 	Change     Change
 }
 
@@ -123,6 +126,10 @@ type Change struct {
 	Checkpoint     *[]byte `json:"checkpoint,omitempty"`
 	DropCheckpoint bool    `json:"drop_checkpoint,omitempty"`
 	Policy         *Policy `json:"policy,omitempty"` // its fields that are not zero, see Policy; a new deadline counts from the edit
+	// DependOn adds and then Undepend removes dependencies, of a blocked job only. An empty
+	// Undepend removes all of them.
+	DependOn *[]Dependency `json:"depend_on,omitempty"`
+	Undepend *[]ID         `json:"undepend,omitempty"`
 }
 
 // NewTags returns the tags of a job that has these, after the change, in their order and without
@@ -153,6 +160,9 @@ func (c Change) NewTags(tags []string) ([]string, error) {
 // Validate checks the ranges. maxBytes bounds args.
 func (e Edit) Validate(maxBytes int) error {
 	c := e.Change
+	if e.Dependents != "" && (e.Dependents != DependentsCancel && e.Dependents != DependentsRelease || e.Action != EditCancel && e.Action != EditPurge) {
+		return Invalid("dependents", "%.64q: cancel and purge take cancel or release", e.Dependents)
+	}
 	switch e.Action {
 	case EditCancel, EditFail, EditPurge:
 		return nil
@@ -198,6 +208,12 @@ func (e Edit) Validate(maxBytes int) error {
 	}
 	if c.Policy != nil {
 		probe.Policy = *c.Policy
+	}
+	if c.DependOn != nil {
+		probe.Depends = *c.DependOn
+	}
+	if e.Action == EditRedrive && (c.DependOn != nil || c.Undepend != nil) {
+		return Invalid("change", "a redriven job depends on nothing: change the dependencies of blocked jobs")
 	}
 	return probe.Validate(maxBytes)
 }

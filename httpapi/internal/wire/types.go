@@ -28,6 +28,8 @@ type Filter struct {
 	Next          bool            `json:"next,omitempty" query:"next" doc:"the jobs of the queue that are ready, or that the next claim makes ready, in the order of claims"`
 	Full          bool            `json:"full,omitempty" query:"full" doc:"with args, result, checkpoint and responses"`
 	Wait          time.Duration   `json:"wait,omitempty" query:"wait" doc:"with ids: wait up to this long until one matches; at most 60s"`
+	ParentsOf     sojourn.ID      `json:"parents_of,omitempty" query:"parents_of" doc:"the jobs that this job depends on"`
+	ChildrenOf    sojourn.ID      `json:"children_of,omitempty" query:"children_of" doc:"the jobs that depend on this one"`
 }
 
 // InboxFilter is sojourn.InboxFilter, in a query.
@@ -44,13 +46,13 @@ type InboxFilter struct {
 // FilterOf is f for the wire.
 func FilterOf(f sojourn.Filter) Filter {
 	return Filter{f.IDs, f.Kind, f.Key, f.Queue, f.States, f.Group, f.Tag, f.Reason, f.CreatedAfter, f.CreatedBefore, sojourn.ID(number(f.After)), f.Limit, f.Newest,
-		f.Next, f.Full, f.Wait}
+		f.Next, f.Full, f.Wait, f.ParentsOf, f.ChildrenOf}
 }
 
 // Domain is f for a store.
 func (f Filter) Domain() sojourn.Filter {
 	return sojourn.Filter{IDs: f.IDs, Kind: f.Kind, Key: f.Key, Queue: f.Queue, States: f.States, Group: f.Group, Tag: f.Tag, Reason: f.Reason, CreatedAfter: f.CreatedAfter,
-		CreatedBefore: f.CreatedBefore, After: cursor(int64(f.After)), Limit: f.Limit, Newest: f.Newest, Next: f.Next, Full: f.Full, Wait: f.Wait}
+		CreatedBefore: f.CreatedBefore, After: cursor(int64(f.After)), Limit: f.Limit, Newest: f.Newest, Next: f.Next, Full: f.Full, Wait: f.Wait, ParentsOf: f.ParentsOf, ChildrenOf: f.ChildrenOf}
 }
 
 // Domain is f for a store.
@@ -132,6 +134,7 @@ type Edit struct {
 	Generation int32              `json:"generation,omitempty" doc:"only if the job is in this generation; makes a repeated redrive safe"`
 	All        bool               `json:"all,omitempty" doc:"edit every job of the store; without it, a filter that has no condition is refused"`
 	DryRun     bool               `json:"dry_run,omitempty" doc:"change nothing, and only count the jobs that the filter matches"`
+	Dependents string             `json:"dependents,omitempty" doc:"of cancel and purge: what becomes of blocked jobs that would wait for ever, cancel or release; default: the job is refused, with their ids"`
 	Change     sojourn.Change     `json:"change,omitzero"`
 }
 
