@@ -153,7 +153,7 @@ type Job struct {
 	Responses  []*Response `json:"responses,omitempty"` // all taken responses
 	Kept       int32       `json:"kept,omitempty"`      // responses attached that no handler has yet
 	WaitsFor   int32       `json:"waits_for,omitempty"` // of a blocked job: dependencies that are not resolved yet
-	Awaits     *Awaits     `json:"awaits,omitempty"`    // while it awaits or is polled
+	Waiting    *Waiting    `json:"waiting,omitempty"`   // while it awaits or is polled
 	Result     []byte      `json:"result,omitempty"`
 	ResultType string      `json:"result_type,omitempty"`
 	Reason     string      `json:"reason,omitempty"`
@@ -176,8 +176,8 @@ type Job struct {
 	step inside.Step
 }
 
-// Awaits describes the wait of a job. The attempt's timeout and the deadline may end it earlier.
-type Awaits struct {
+// Waiting describes the wait of a job. The attempt's timeout and the deadline may end it earlier.
+type Waiting struct {
 	Mode     WaitMode  `json:"mode"`
 	Keys     []string  `json:"keys,omitempty"`     // none: it is answered by its id or a token
 	Answered []string  `json:"answered,omitempty"` // those of Keys that have a response already; read with Filter.Full only
