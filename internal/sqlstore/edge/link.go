@@ -114,7 +114,7 @@ type Edge struct {
 // Links are edges to be stored, with what must be written to the parents.
 type Links struct {
 	Edges   []Edge
-	flag    []*jobrow.Row                // live parents that get the flag
+	flag    sqldb.Ints                   // live parents that get the flag
 	endings map[sojourn.ID]sojourn.State // final parents whose end decides the child
 }
 
@@ -126,8 +126,8 @@ func (s *Links) Add(p *Parents, child sojourn.ID, w Want) (open bool, err error)
 	l := p.live[w.Parent]
 	switch {
 	case l != nil:
-		if !l.Dependents && !slices.Contains(s.flag, l) {
-			s.flag = append(s.flag, l)
+		if !l.Dependents && !slices.Contains(s.flag, int64(l.ID)) {
+			s.flag = append(s.flag, int64(l.ID))
 		}
 	case !final && w.MissingOK:
 		return false, nil
@@ -161,12 +161,33 @@ func (s *Links) Write(t *txn.Tx) error {
 		columns.Row(int64(e.Child)).Ints(int64(e.Parent), int64(action), jobrow.Bit(e.OnStage), jobrow.Bit(e.Open))
 	}
 	t.AddColumns(qAddEdge, 0, "", columns)
-	for _, was := range s.flag {
+	if err := flag(t, s.flag); err != nil {
+		return err
+	}
+	return post(t, s.endings)
+}
+
+// flag notes on the rows of live jobs that edges name them. It reads them again, because their own
+// call may have changed them since they were locked.
+func flag(t *txn.Tx, ids sqldb.Ints) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	slices.Sort(ids)
+	rows, err := t.Load(ids)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		was := rows[sojourn.ID(id)]
+		if was == nil {
+			return txn.Raced("a job ended before it got a dependent")
+		}
 		l := *was
 		l.Dependents = true
 		if err := t.Save(was, &l); err != nil {
 			return err
 		}
 	}
-	return post(t, s.endings)
+	return nil
 }
