@@ -31,7 +31,7 @@ const (
 )
 
 // AnyPosted reads whether the outbox has an entry.
-const AnyPosted = `select count(*) from (select 1 from sj_ending limit 1) a`
+const AnyPosted = `select count(*) from (select 1 from sj_ending where job > 0 limit 1) a`
 
 // Flush decides the children of the jobs that this transaction has ended so far. It runs before
 // the transaction's end, and reads nothing if no ended job has edges.
@@ -190,8 +190,12 @@ func drain(t *txn.Tx, _ struct{}) (more bool, err error) {
 	if err := t.Read(qTakePosted, func(r sqldb.Row) error {
 		job, state, done = r.Int(0), sojourn.State(r.Int(1)), r.Int(2)
 		return nil
-	}); err != nil || job == 0 {
+	}); err != nil {
 		return false, err
+	}
+	if job == 0 { // or another transaction has deleted the entry while this one waited for it, and posted others
+		n, err := t.ReadInt(AnyPosted)
+		return n > 0, err
 	}
 	edges, err := read(t, qSlice, job, done, MaxChildren)
 	if err != nil {
