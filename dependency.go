@@ -59,6 +59,16 @@ func validDepends(ds []Dependency) error {
 	return nil
 }
 
+func (e Edit) validDepends() error {
+	switch {
+	case e.Dependents != "" && (e.Dependents != DependentsCancel && e.Dependents != DependentsRelease || e.Action != EditCancel && e.Action != EditPurge):
+		return Invalid("dependents", "%.64q: cancel and purge take cancel or release", e.Dependents)
+	case e.Action != EditChange && (e.DependOn != nil || e.Undepend != nil):
+		return Invalid("depend_on", "only a change of blocked jobs changes dependencies")
+	}
+	return nil
+}
+
 // Parents returns the jobs that j depended on when it became blocked, with their results, in the
 // order of their ids. Those that j's worker may not read are left out.
 func (j *Job) Parents(ctx context.Context) ([]Job, error) {
@@ -74,7 +84,7 @@ func (j *Job) Parents(ctx context.Context) ([]Job, error) {
 // DependOn adds dependencies to a blocked job. ErrConflict if it is not blocked, or if they would
 // close a cycle, which the error names.
 func (j Jobs) DependOn(ctx context.Context, id ID, ds ...Dependency) error {
-	return j.edit(ctx, id, Edit{Action: EditChange, Change: Change{DependOn: &ds}})
+	return j.edit(ctx, id, Edit{Action: EditChange, DependOn: &ds})
 }
 
 // Undepend removes dependencies of a blocked job on these jobs, or all if none is named. With the
@@ -83,5 +93,5 @@ func (j Jobs) Undepend(ctx context.Context, id ID, parents ...ID) error {
 	if parents == nil {
 		parents = []ID{}
 	}
-	return j.edit(ctx, id, Edit{Action: EditChange, Change: Change{Undepend: &parents}})
+	return j.edit(ctx, id, Edit{Action: EditChange, Undepend: &parents})
 }

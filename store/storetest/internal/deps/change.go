@@ -22,20 +22,21 @@ var tenantTrials = []kit.Trial{
 		Covers: "spec:D8", Run: foreign},
 }
 
-func change(s *kit.Scene, id sojourn.ID, c sojourn.Change) sojourn.EditedItem {
+func change(s *kit.Scene, id sojourn.ID, c sojourn.Edit) sojourn.Edited {
 	s.Helper()
-	return s.Edit(id, sojourn.Edit{Action: sojourn.EditChange, By: "ops", Change: c})
+	c.Action, c.By = sojourn.EditChange, "ops"
+	return s.Edit(id, c)
 }
 
-func dependOn(ids ...sojourn.ID) sojourn.Change {
-	return sojourn.Change{DependOn: &[]sojourn.Dependency{{Jobs: ids}}}
+func dependOn(ids ...sojourn.ID) sojourn.Edit {
+	return sojourn.Edit{DependOn: &[]sojourn.Dependency{{Jobs: ids}}}
 }
 
-func undepend(ids ...sojourn.ID) sojourn.Change {
+func undepend(ids ...sojourn.ID) sojourn.Edit {
 	if ids == nil {
 		ids = []sojourn.ID{}
 	}
-	return sojourn.Change{Undepend: &ids}
+	return sojourn.Edit{Undepend: &ids}
 }
 
 func addRemove(s *kit.Scene) {

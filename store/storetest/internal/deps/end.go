@@ -139,7 +139,10 @@ func cancelNamed(s *kit.Scene) {
 	waiting = s.Enqueue(sojourn.DependsOn(parent))
 	ed, err := s.Store.Edit(s.Ctx, sojourn.Filter{IDs: []sojourn.ID{parent, waiting}}, sojourn.Edit{Action: sojourn.EditCancel})
 	s.Must(err, "Edit")
-	kit.Same(s, "cancelled with its dependent", ed.Changed, 2)
+	for _, item := range ed.Items {
+		s.Must(item.Err, "the cancel of both")
+	}
+	s.State(waiting, sojourn.Cancelled)
 	_, err = s.Store.Edit(s.Ctx, sojourn.Filter{IDs: []sojourn.ID{parent}}, sojourn.Edit{Action: sojourn.EditCancel, Dependents: "perhaps"})
 	s.Refused(err, sojourn.CodeInvalid, "an unknown value of dependents")
 }
