@@ -355,6 +355,18 @@ func errNotRunning() error {
 	return Invalid("job", "this Job is not running: only the Job that a handler was given can save")
 }
 
+// Parents returns the jobs that j depended on when it became blocked, with their results, in the
+// order of their ids. Those that j's worker may not read are left out.
+func (j *Job) Parents(ctx context.Context) ([]Job, error) {
+	s, ok := j.step.(interface {
+		Parents(context.Context) ([]Job, error)
+	})
+	if !ok {
+		return nil, errNotRunning()
+	}
+	return s.Parents(ctx)
+}
+
 // SaveCheckpoint stores progress that later attempts start from (Job.Checkpoint). It is durable
 // when it returns nil, and extends the lease. ErrLeaseLost means the step no longer owns the job.
 func (j *Job) SaveCheckpoint(ctx context.Context, b []byte) error {

@@ -275,3 +275,13 @@ type Gate struct {
 	Jobs  int64     `json:"jobs,omitempty"`  // in QueueWhy: how many jobs it holds back
 	First ID        `json:"first,omitempty"` // and the first of them
 }
+
+func (e Edit) validDepends() error {
+	switch {
+	case e.Dependents != "" && (e.Dependents != DependentsCancel && e.Dependents != DependentsRelease || e.Action != EditCancel && e.Action != EditPurge):
+		return Invalid("dependents", "%.64q: cancel and purge take cancel or release", e.Dependents)
+	case e.Action != EditChange && (e.DependOn != nil || e.Undepend != nil):
+		return Invalid("depend_on", "only a change of blocked jobs changes dependencies")
+	}
+	return nil
+}

@@ -168,7 +168,7 @@ func Decide(r Row, e Event) (Transition, error) {
 
 // decideParent resolves one dependency of a blocked job. The job that is released becomes ready;
 // the store makes it scheduled if its run_at is ahead. A dependency that the transition leaves open
-// (rule S4) stands until the parent ends again.
+// (tr:S4) stands until the parent ends again.
 func decideParent(r Row, e Event) Transition {
 	if e.Parent == sojourn.Failed || e.Parent == sojourn.Cancelled {
 		text := "sojourn: a job that it depends on is " + e.Parent.String()
