@@ -9,6 +9,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/sojourn-queue/sojourn/internal/mediatype"
 )
 
 // The four sentinels. Test with errors.Is; every *Error that means one of them unwraps to it.
@@ -283,7 +285,7 @@ func ValidTags(tags []string) error {
 func validMeta(meta map[string]string) error {
 	size := 0
 	for k, v := range meta {
-		if !isToken(k) {
+		if !mediatype.IsToken(k) {
 			return Invalid("meta", "%.64q is not a name: use letters, digits and !#$%%&'*+-.^_`|~", k)
 		}
 		if !utf8.ValidString(v) {
@@ -353,74 +355,8 @@ func ValidContentType(field, v string) error {
 	if len(v) > MaxKey {
 		return TooLarge(field, len(v), MaxKey)
 	}
-	if !isContentType(v) {
+	if !mediatype.Valid(v) {
 		return Invalid(field, "%.64q is not a content type such as application/json or text/plain; charset=utf-8", v)
 	}
 	return nil
-}
-
-func isContentType(v string) bool {
-	essence, parameters, more := strings.Cut(v, ";")
-	kind, subtype, ok := strings.Cut(strings.TrimRight(essence, " \t"), "/")
-	if !ok || !isToken(kind) || !isToken(subtype) {
-		return false
-	}
-	for more {
-		parameters = strings.TrimLeft(parameters, " \t")
-		name, rest, ok := strings.Cut(parameters, "=")
-		if !ok {
-			return strings.TrimRight(parameters, " \t") == "" // a semicolon at the end
-		}
-		if !isToken(name) {
-			return false
-		}
-		if rest, ok = cutValue(rest); !ok {
-			return false
-		}
-		rest = strings.TrimLeft(rest, " \t")
-		if parameters, more = strings.CutPrefix(rest, ";"); !more && rest != "" {
-			return false
-		}
-	}
-	return true
-}
-
-// cutValue takes the value of a parameter, a token or a quoted string, from the beginning of text.
-func cutValue(text string) (rest string, ok bool) {
-	quoted, ok := strings.CutPrefix(text, `"`)
-	if !ok {
-		end := 0
-		for end < len(text) && isTokenByte(text[end]) {
-			end++
-		}
-		return text[end:], end > 0
-	}
-	for i := 0; i < len(quoted); i++ {
-		switch c := quoted[i]; {
-		case c == '"':
-			return quoted[i+1:], true
-		case c == '\\':
-			i++
-			if i == len(quoted) || quoted[i] < ' ' && quoted[i] != '\t' || quoted[i] == 0x7f {
-				return "", false
-			}
-		case c < ' ' && c != '\t' || c >= 0x7f:
-			return "", false
-		}
-	}
-	return "", false
-}
-
-// isToken reports whether text is a token of RFC 9110, section 5.6.2.
-func isToken(text string) bool {
-	for i := range len(text) {
-		if !isTokenByte(text[i]) {
-			return false
-		}
-	}
-	return text != ""
-}
-
-func isTokenByte(c byte) bool {
-	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
 }

@@ -29,6 +29,7 @@ type row struct {
 var direction = []row{
 	{dir: "internal/calendar", because: "pure arithmetic"},
 	{dir: "internal/cron", may: []string{"internal/calendar"}, not: []string{"net", "os", "database"}, because: "pure arithmetic"},
+	{dir: "internal/mediatype", because: "pure syntax"},
 	{dir: "internal/inside", may: []string{"internal/calendar"}, because: "it lies below the root"},
 	{dir: "internal/layers", because: "it combines values of any type"},
 	{dir: "throttle", may: []string{"."}, not: []string{"net", "os", "database"}, because: "throttlers in Go, and what they see"},
@@ -37,7 +38,7 @@ var direction = []row{
 	{dir: "access", may: []string{".", "internal/inside"}, not: []string{"net", "os", "database"}, because: "values and checks of tokens"},
 	{dir: "store/migrate", may: []string{"."}, because: "the versions of a store's tables"},
 	{dir: "driver", may: []string{".", "internal/inside"}, not: []string{"net", "os", "database"}, because: "what a store offers to a worker"},
-	{dir: ".", may: []string{"internal/calendar", "internal/cron", "internal/inside", "internal/layers"}, not: []string{"net", "os", "database", "syscall", "io/fs"},
+	{dir: ".", may: []string{"internal/calendar", "internal/cron", "internal/inside", "internal/layers", "internal/mediatype"}, not: []string{"net", "os", "database", "syscall", "io/fs"},
 		because: "the domain does no input or output"},
 	{dir: "worker/execjob", may: []string{"domain"}, not: []string{"net", "database"}, because: "it runs programs, for any worker"},
 	{dir: "worker/httpjob", may: []string{"domain"}, not: []string{"database"}, because: "it sends requests, for any worker"},
