@@ -7,6 +7,7 @@ import (
 	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/clock"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/edge"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/lifecycle"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
@@ -14,7 +15,7 @@ import (
 )
 
 const (
-	qAnyOverdue = `select (select count(*) from (select 1 from sj_live where wake_at_us <= $1 and wake_at_us < 9223372036854775807 limit 1) a)
+	qAnyOverdue = `select (` + edge.AnyPosted + `), (select count(*) from (select 1 from sj_live where wake_at_us <= $1 and wake_at_us < 9223372036854775807 limit 1) a)
 		+ (select count(*) from (select 1 from sj_response where expires_us > 0 and expires_us <= $1 limit 1) b)`
 	qReindexes = `select name from sj_queue where reshape >= 0`
 	qRunningOf = `select id from sj_live where wake_at_us < 9223372036854775807 and state = 4 and worker >= $1 and worker < $2 limit $3 /*lock*/`
@@ -23,6 +24,7 @@ const (
 // backlog is what a sweep finds to do.
 type backlog struct {
 	overdue   bool
+	endings   bool          // ended jobs whose dependents are not all decided
 	expired   []Final       // by retention
 	unmatched []txn.KindKey // keys that were not rechecked, because a process died
 	reindexes []string      // queues whose reindex has not ended
@@ -56,6 +58,11 @@ func (s *Maintainer) Sweep(ctx context.Context, limit int) (driver.Swept, error)
 		more.Lost += swept.Lost
 		swept = more
 	}
+	if found.endings {
+		if err := edge.Drain(ctx, s.core); err != nil {
+			return swept, err
+		}
+	}
 	if swept.Pruned, err = s.prune(ctx, found.expired); err != nil {
 		return swept, err
 	}
@@ -71,11 +78,9 @@ func (s *Maintainer) Sweep(ctx context.Context, limit int) (driver.Swept, error)
 func (s *Maintainer) backlog(ctx context.Context, limit int) (out backlog, err error) {
 	err = s.core.View(ctx, func(t *txn.Tx) error {
 		out = backlog{now: t.Now}
-		overdue, err := t.ReadInt(qAnyOverdue, t.Now)
-		if err != nil {
+		if err := t.Read(qAnyOverdue, func(r sqldb.Row) error { out.endings, out.overdue = r.Int(0) > 0, r.Int(1) > 0; return nil }, t.Now); err != nil {
 			return err
 		}
-		out.overdue = overdue > 0
 		if err := t.Read(txn.QMeta, func(r sqldb.Row) error { out.clock = r.Text(0); return nil }, clock.MetaName); err != nil {
 			return err
 		}
