@@ -41,8 +41,6 @@ type readyCheck struct {
 // Sweep processes overdue jobs and responses until ctx ends. Any number of servers and workers may
 // sweep concurrently.
 func (s *Server) Sweep(ctx context.Context) {
-	tick := time.NewTicker(sweepEvery)
-	defer tick.Stop()
 	for {
 		swept, err := s.store.Sweep(ctx, sweepLimit)
 		switch {
@@ -57,10 +55,14 @@ func (s *Server) Sweep(ctx context.Context) {
 		if err == nil && swept.Total() >= sweepLimit {
 			continue
 		}
+		next := sweepEvery
+		if err == nil && swept.NextTick > 0 { // a schedule is due sooner
+			next = min(next, swept.NextTick)
+		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-time.After(next):
 		}
 	}
 }

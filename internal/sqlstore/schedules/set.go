@@ -310,3 +310,21 @@ func page(t *txn.Tx, c *access.Caller, prefix, after string, limit int, out *[]s
 		}
 	}
 }
+
+const qNextOf = `select ` + columns + ` from sj_schedule where queue = $1 and (kind = $2 or $2 = '') and next_us > 0 and paused = 0 order by next_us, name limit $3`
+
+// Peek shows the next ticks of the schedules of a queue as jobs that are not stored, for
+// sojourn.Store's Find.
+func Peek(t *txn.Tx, c *access.Caller, queue, kind string, limit int) (out []sojourn.Job, err error) {
+	err = t.Read(qNextOf, func(r sqldb.Row) error {
+		d, err := scan(r)
+		if err != nil || !allowed(c, access.VerbRead, &d) {
+			return err
+		}
+		j := sojourn.Job{Kind: d.kind, Queue: d.queue, Key: d.def.Job.Key, Group: d.def.Job.Group, Tags: d.def.Job.Tags, Meta: d.def.Job.Meta, Priority: d.def.Job.Priority,
+			Weight: d.def.Job.Weight, State: sojourn.Scheduled, RunAt: jobrow.Time(d.next), Schedule: d.name, ScheduledFor: jobrow.Time(d.next), Virtual: true}
+		out = append(out, j)
+		return nil
+	}, queue, kind, limit)
+	return out, err
+}
