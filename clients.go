@@ -108,13 +108,13 @@ func (j Jobs) Peek(ctx context.Context, queue string, n int) ([]*Job, error) {
 }
 
 // History returns all kept history entries of a job, oldest first; see MaxHistory.
-func (j Jobs) History(ctx context.Context, id ID) ([]Attempt, error) {
+func (j Jobs) History(ctx context.Context, id ID) ([]HistoryEntry, error) {
 	return j.HistoryPage(ctx, id, 0, MaxFind)
 }
 
 // HistoryPage returns a page of the history of a job, oldest first. after is the Seq of the last
 // entry of the page before; 0 = from the first. limit is 1 to MaxFind; 0 = 100.
-func (j Jobs) HistoryPage(ctx context.Context, id ID, after int32, limit int) ([]Attempt, error) {
+func (j Jobs) HistoryPage(ctx context.Context, id ID, after int32, limit int) ([]HistoryEntry, error) {
 	return j.c.store.History(ctx, id, after, limit)
 }
 

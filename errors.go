@@ -170,14 +170,14 @@ func ValidKey(field, key string) error {
 
 // Resolve sets the fields that the job's options and kind left unset, from its queue and the
 // built-in defaults, and removes double tags. Stores call it in the transaction that enqueues.
-func (j *Job) Resolve(q QueueDefaults) {
+func (j *Job) Resolve(q Policy) {
 	if j.set&setPriority == 0 && q.Priority != nil {
 		j.Priority = *q.Priority
 	}
 	if j.set&setWeight == 0 && q.Weight != nil {
 		j.Weight = *q.Weight
 	}
-	j.Policy = j.Policy.or(q.Policy).withDefaults()
+	j.Policy = j.Policy.or(q).withDefaults()
 	seen := make(map[string]bool, len(j.Tags))
 	var tags []string
 	for _, t := range j.Tags {

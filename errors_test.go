@@ -90,7 +90,6 @@ func TestJobValidateRefuses(t *testing.T) {
 		{"inv:N1 backoff.jitter NaN", RetryBackoff(Backoff{Jitter: math.NaN()}), CodeInvalid, "backoff.jitter"},
 		{"unknown on_lost", WithPolicy(Policy{OnLost: 9}), CodeInvalid, "on_lost"},
 		{"unknown on_panic", WithPolicy(Policy{OnPanic: 3}), CodeInvalid, "on_panic"},
-		{"unknown late_response", WithPolicy(Policy{LateResponse: 255}), CodeInvalid, "late_response"},
 		{"unknown on_conflict", OnKeyConflict(3), CodeInvalid, "on_conflict"},
 		{"inv:N2 id -1", func(j *Job) { j.ID = -1 }, CodeInvalid, "id"},
 		{"inv:N2 id 2^53", func(j *Job) { j.ID = 1 << 53 }, CodeInvalid, "id"},
@@ -135,7 +134,7 @@ func TestJobValidateTakesTheLimits(t *testing.T) {
 // defaults; spec:P4 double tags go.
 func TestResolve(t *testing.T) {
 	five, nine := int32(5), int32(9)
-	q := QueueDefaults{Priority: &five, Weight: &nine, Policy: Policy{MaxAttempts: 7, Timeout: time.Hour, OnLost: Fail}}
+	q := Policy{Priority: &five, Weight: &nine, MaxAttempts: 7, Timeout: time.Hour, OnLost: Fail}
 	j := NewJob("k", nil, Tags("b", "a", "b"), MaxAttempts(2))
 	j.Resolve(q)
 	if j.Priority != 5 || j.Weight != 9 || j.Policy.MaxAttempts != 2 || j.Policy.Timeout != time.Hour || j.Policy.OnLost != Fail {
@@ -165,7 +164,7 @@ func TestResolve(t *testing.T) {
 		t.Errorf("explicit weight: priority %d, weight %d", j.Priority, j.Weight)
 	}
 	j = NewJob("k", nil)
-	j.Resolve(QueueDefaults{})
+	j.Resolve(Policy{})
 	if j.Priority != 100 || j.Weight != 1 || !reflect.DeepEqual(j.Policy, (Policy{}).withDefaults()) {
 		t.Errorf("without a queue's word: %+v", j)
 	}

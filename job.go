@@ -151,7 +151,7 @@ type Job struct {
 	Response   *Response   `json:"response,omitempty"`  // the taken response, nil if there is none
 	Responses  []*Response `json:"responses,omitempty"` // all taken responses
 	Kept       int32       `json:"kept,omitempty"`      // responses attached that no handler has yet
-	Awaits     *Awaits     `json:"awaits,omitempty"`    // while it awaits or is polled
+	Waiting    *Waiting    `json:"waiting,omitempty"`   // while it awaits or is polled
 	Result     []byte      `json:"result,omitempty"`
 	ResultType string      `json:"result_type,omitempty"`
 	Reason     string      `json:"reason,omitempty"`
@@ -178,8 +178,8 @@ type Job struct {
 	step inside.Step
 }
 
-// Awaits describes the wait of a job. The attempt's timeout and the deadline may end it earlier.
-type Awaits struct {
+// Waiting describes the wait of a job. The attempt's timeout and the deadline may end it earlier.
+type Waiting struct {
 	Mode     WaitMode  `json:"mode"`
 	Keys     []string  `json:"keys,omitempty"`     // none: it is answered by its id or a token
 	Answered []string  `json:"answered,omitempty"` // those of Keys that have a response already; read with Filter.Full only

@@ -48,12 +48,12 @@ func TestPurposeNames(t *testing.T) {
 func TestStatesTravelAsJSON(t *testing.T) {
 	for s := range Cancelled + 1 {
 		for p := range PurposePoll + 1 {
-			in := Attempt{Seq: 1, State: s, Purpose: p}
+			in := HistoryEntry{Seq: 1, State: s, Purpose: p}
 			text, err := json.Marshal(in)
 			if err != nil {
 				t.Fatal(err)
 			}
-			var out Attempt
+			var out HistoryEntry
 			if err := json.Unmarshal(text, &out); err != nil || !reflect.DeepEqual(in, out) {
 				t.Errorf("%s: %v, %+v, want %+v", text, err, out, in)
 			}

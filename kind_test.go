@@ -17,7 +17,7 @@ var chargeCard = Kind[charge]{
 	Name: "charge_card", Queue: "payments", Key: func(c charge) string { return "order-" + c.Order },
 	Group: func(c charge) string { return "cents-" + fmt.Sprint(c.Cents) }, Tags: []string{"money"},
 	Policy: Policy{MaxAttempts: 4, MaxCrashes: 2, RunTimeout: time.Minute, Timeout: time.Hour, Deadline: 48 * time.Hour, DecideWithin: time.Second,
-		KeepKey: time.Hour, Backoff: Backoff{First: time.Second}, OnLost: Fail, OnPanic: Fail, LateResponse: InboxLate, NoExtend: new(true),
+		KeepKey: time.Hour, Backoff: Backoff{First: time.Second}, OnLost: Fail, OnPanic: Fail, LateToInbox: new(true), NoExtend: new(true),
 		StopAtWindowEnd: new(true), Windows: []Windows{{{Start: "00:00", End: "24:00"}}}, Priority: new(int32(7)), Weight: new(int32(2))},
 }
 
@@ -30,7 +30,7 @@ func TestKindNewUsesTheKindsDefaults(t *testing.T) {
 		t.Errorf("args %s, %s", j.Args, j.ContentType)
 	}
 	want := Policy{MaxAttempts: 4, MaxCrashes: 2, RunTimeout: time.Minute, Timeout: time.Hour, Deadline: 48 * time.Hour, DecideWithin: time.Second,
-		KeepKey: time.Hour, Backoff: Backoff{First: time.Second}, OnLost: Fail, OnPanic: Fail, LateResponse: InboxLate, NoExtend: new(true),
+		KeepKey: time.Hour, Backoff: Backoff{First: time.Second}, OnLost: Fail, OnPanic: Fail, LateToInbox: new(true), NoExtend: new(true),
 		Windows: []Windows{{{Start: "00:00", End: "24:00"}}}, StopAtWindowEnd: new(true)}
 	for _, d := range unequal(j.Policy, want) {
 		t.Error(d)
@@ -65,13 +65,13 @@ func TestPolicyInheritsEveryField(t *testing.T) {
 	}
 }
 
-// Only WithPolicy and a kind take priority and weight from a policy; elsewhere they would do
-// nothing.
+// Only WithPolicy, a kind and a queue take priority and weight from a policy; elsewhere they would
+// do nothing.
 func TestPolicyWithPriorityIsRefused(t *testing.T) {
 	p := Policy{Priority: new(int32(1))}
 	for name, err := range map[string]error{
-		"queue": QueueSettings{Defaults: QueueDefaults{Policy: p}}.Validate(),
-		"edit":  Edit{Action: EditChange, Change: Change{Policy: &p}}.Validate(big),
+		"job":  (&Job{Kind: "k", Queue: "q", Policy: p, set: setMade}).Validate(big),
+		"edit": Edit{Action: EditChange, Change: Change{Policy: &p}}.Validate(big),
 	} {
 		if ErrorCode(err) != CodeInvalid {
 			t.Errorf("%s: %v", name, err)
@@ -104,7 +104,7 @@ func TestKindOptionsWin(t *testing.T) {
 		t.Errorf("tags %v, meta %v", j.Tags, j.Meta)
 	}
 	want := Policy{MaxAttempts: 2, MaxCrashes: Unlimited, RunTimeout: 1, Timeout: 2 * time.Hour, Deadline: 3, DecideWithin: 5, KeepKey: 4,
-		Backoff: Backoff{Limit: time.Minute}, OnLost: Fail, OnPanic: Fail, LateResponse: InboxLate, NoExtend: new(true),
+		Backoff: Backoff{Limit: time.Minute}, OnLost: Fail, OnPanic: Fail, LateToInbox: new(true), NoExtend: new(true),
 		Windows: []Windows{{{Start: "00:00", End: "24:00"}}}, StopAtWindowEnd: new(true)}
 	for _, d := range unequal(j.Policy, want) {
 		t.Error(d)

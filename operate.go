@@ -251,11 +251,14 @@ const MaxAhead = 1000
 
 // QueueWhy reports which gates hold the jobs of a queue back.
 type QueueWhy struct {
-	Queue   string  `json:"queue"`
-	Asked   int64   `json:"asked"` // ready jobs that were asked about, from the front of each line, up to MaxAhead
-	Open    int64   `json:"open"`  // of them, those that could be claimed now, each for itself
-	Held    []Gate  `json:"held"`  // the others by their first closed gate, most first
-	Trouble Trouble `json:"trouble,omitzero"`
+	Queue string `json:"queue"`
+	Asked int64  `json:"asked"` // ready jobs that were asked about, from the front of each line, up to MaxAhead
+	Open  int64  `json:"open"`  // of them, those that could be claimed now, each for itself
+	Held  []Gate `json:"held"`  // the others by their first closed gate, most first
+	// Of the queue's throttler, on all nodes: see QueueStatus.
+	ThrottleErrors  int64     `json:"throttle_errors,omitempty"`
+	ThrottleError   string    `json:"throttle_error,omitempty"`
+	ThrottleErrorAt time.Time `json:"throttle_error_at,omitzero"`
 }
 
 // ProbeQueue is the queue in which servers claim to check that claims work. It has no jobs, and a
@@ -309,11 +312,4 @@ type Gate struct {
 	Later time.Time `json:"later,omitzero"`  // the job is scheduled to then
 	Jobs  int64     `json:"jobs,omitempty"`  // in QueueWhy: how many jobs it holds back
 	First ID        `json:"first,omitempty"` // and the first of them
-}
-
-// Trouble counts the errors of a queue's throttler, on all nodes.
-type Trouble struct {
-	Count int64     `json:"count"` // failed answers so far
-	Text  string    `json:"text"`  // of the last one
-	At    time.Time `json:"at"`
 }

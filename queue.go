@@ -7,14 +7,6 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/layers"
 )
 
-// QueueDefaults are what jobs of a queue get where neither option nor kind says anything. nil and 0
-// mean the built-in default.
-type QueueDefaults struct {
-	Priority *int32 `json:"priority,omitempty"`
-	Weight   *int32 `json:"weight,omitempty"`
-	Policy   Policy `json:"policy,omitzero"`
-}
-
 // Retention says how long final jobs of a queue are kept. Completed and cancelled jobs go after an
 // age or above a count; failed ones are kept until they are redriven, cancelled or purged, unless a
 // cap is set. Nothing goes within IDLife of its end.
@@ -33,10 +25,11 @@ const AllQueues = "*"
 // Client.DeclareQueue, and an operator replaces single ones with Queues.Update. Every process obeys
 // a change with its next transaction. The pauses belong to no layer: see Queues.Pause.
 type QueueSettings struct {
-	Paused      bool          `json:"paused,omitempty"`       // hands out nothing; responses, timeouts and lease ends go on
-	PausedKinds []string      `json:"paused_kinds,omitempty"` // these kinds are not handed out
-	Defaults    QueueDefaults `json:"defaults,omitzero"`
-	Retention   Retention     `json:"retention,omitzero"`
+	Paused      bool     `json:"paused,omitempty"`       // hands out nothing; responses, timeouts and lease ends go on
+	PausedKinds []string `json:"paused_kinds,omitempty"` // these kinds are not handed out
+	// Defaults are for jobs where neither option nor kind says anything. They have no Windows.
+	Defaults  Policy    `json:"defaults,omitzero"`
+	Retention Retention `json:"retention,omitzero"`
 
 	// Windows say when its jobs may start; those of the jobs must be open too. Default always.
 	Windows Windows `json:"windows,omitempty"`
@@ -119,7 +112,8 @@ const (
 
 // Validate checks the ranges.
 func (q QueueSettings) Validate() error {
-	if w := q.Defaults.Weight; w != nil && (*w < 0 || *w > MaxWeight) {
+	defaults := q.Defaults
+	if w := defaults.Weight; w != nil && (*w < 0 || *w > MaxWeight) {
 		return Invalid("defaults.weight", "%d is out of range: 0 to %d", *w, MaxWeight)
 	}
 	for _, check := range []func() error{q.Retention.validate, q.validFlow, q.validOrder, q.validShares, q.validPace} {
@@ -130,10 +124,11 @@ func (q QueueSettings) Validate() error {
 	if _, err := q.Windows.compile(); err != nil {
 		return err
 	}
-	if len(q.Defaults.Policy.Windows) > 0 {
-		return Invalid("defaults.policy.windows", "a queue has windows of its own, for all of its jobs: set windows")
+	if len(defaults.Windows) > 0 {
+		return Invalid("defaults.windows", "a queue has windows of its own, for all of its jobs: set windows")
 	}
-	return q.Defaults.Policy.validate()
+	defaults.Priority, defaults.Weight = nil, nil
+	return defaults.validate()
 }
 
 func (r Retention) validate() error {
@@ -262,7 +257,11 @@ type QueueStatus struct {
 	// probe starts, or probes without a result are given up.
 	Breaker      string    `json:"breaker,omitempty"`
 	BreakerUntil time.Time `json:"breaker_until,omitzero"`
-	Trouble      Trouble   `json:"trouble,omitzero"` // with its throttler
+	// ThrottleErrors counts the failed answers of its throttler so far, on all nodes. ThrottleError
+	// is the text of the last one.
+	ThrottleErrors  int64     `json:"throttle_errors,omitempty"`
+	ThrottleError   string    `json:"throttle_error,omitempty"`
+	ThrottleErrorAt time.Time `json:"throttle_error_at,omitzero"`
 }
 
 // QueuePatch changes single settings for an operator. nil leaves a setting as it is; a pointer to a
@@ -270,7 +269,7 @@ type QueueStatus struct {
 type QueuePatch struct {
 	Revision     int64               `json:"revision,omitempty"` // ErrConflict unless QueueStatus.Revision is this; 0 = any
 	Reset        []string            `json:"reset,omitempty"`    // these settings become the declared ones again; "*" = all
-	Defaults     *QueueDefaults      `json:"defaults,omitempty"`
+	Defaults     *Policy             `json:"defaults,omitempty"`
 	Retention    *Retention          `json:"retention,omitempty"`
 	Windows      *Windows            `json:"windows,omitempty"`
 	Limit        *int64              `json:"limit,omitempty"`

@@ -8,14 +8,14 @@ import (
 )
 
 func TestQueueSettingsValidate(t *testing.T) {
-	weight := func(w int32) QueueDefaults { return QueueDefaults{Weight: &w} }
+	weight := func(w int32) Policy { return Policy{Weight: &w} }
 	for _, c := range []struct {
 		q     QueueSettings
 		field string
 	}{
 		{QueueSettings{Defaults: weight(-1)}, "defaults.weight"},
 		{QueueSettings{Defaults: weight(MaxWeight + 1)}, "defaults.weight"},
-		{QueueSettings{Defaults: QueueDefaults{Policy: Policy{MaxAttempts: -2}}}, "max_attempts"},
+		{QueueSettings{Defaults: Policy{MaxAttempts: -2}}, "max_attempts"},
 		{QueueSettings{Retention: Retention{Age: -2}}, "retention.age"},
 		{QueueSettings{Retention: Retention{Age: MaxHorizon + 1}}, "retention.age"},
 		{QueueSettings{Retention: Retention{FailedAge: -time.Hour}}, "retention.failed_age"},

@@ -226,22 +226,16 @@ func (e InboxEdit) Validate() error {
 
 // InboxCounts counts the responses in the inbox.
 type InboxCounts struct {
-	Lying  map[ResponseOutcome]int64 `json:"lying"`          // early without a job, late, stale, unmatched, parked, discarded, conflict; each up to MaxInboxCount
-	Recent []SourceCount             `json:"recent"`         // the newest MaxInboxCount responses of all outcomes, by source and outcome
-	Since  time.Time                 `json:"since,omitzero"` // when the oldest of these came
+	Lying map[ResponseOutcome]int64 `json:"lying"` // early without a job, late, stale, unmatched, parked, discarded, conflict; each up to MaxInboxCount
+	// BySource counts the newest MaxInboxCount responses, of all outcomes, by source and outcome.
+	// Under Duplicate are the repeats of them, which are only counted.
+	BySource map[string]map[ResponseOutcome]int64 `json:"by_source"`
+	Since    time.Time                            `json:"since,omitzero"` // when the oldest of these came
 }
 
 // MaxInboxCount bounds the responses that InboxCounts reads, so that counting a large inbox is as
 // fast as a small one.
 const MaxInboxCount = 10_000
-
-// SourceCount is one line of InboxCounts.
-type SourceCount struct {
-	Source     string          `json:"source"`
-	Outcome    ResponseOutcome `json:"outcome"`
-	Responses  int64           `json:"responses"`
-	Duplicates int64           `json:"duplicates"` // repeats of them
-}
 
 // NearMiss is a job or a response with a key similar to another one.
 type NearMiss struct {

@@ -10,9 +10,9 @@ import (
 // Policy is how a job's errors, losses and clocks are handled. It is resolved at enqueue (option,
 // kind, queue, built-in default) and stored with the job, so that every worker in any language gets
 // the same answer. A zero field takes the value of the next one in that order. To take a default
-// back: None for RunTimeout, Deadline and KeepKey, Retry and AcceptLate, new(false)
-// for NoExtend and StopAtWindowEnd, and a list of Windows that is not nil and has no entries. In a
-// stored policy everything is decided: 0 is none there.
+// back: None for RunTimeout, Deadline and KeepKey, Retry for OnLost and OnPanic,
+// new(false) for NoExtend, LateToInbox and StopAtWindowEnd, and a list of Windows that is not nil
+// and has no entries. In a stored policy everything is decided: 0 is none there.
 type Policy struct {
 	MaxAttempts  int32         `json:"max_attempts,omitempty"`  // errors and timeouts until failed: default 5, 1 = no retry, -1 = unlimited
 	MaxCrashes   int32         `json:"max_crashes,omitempty"`   // leases that end without a report: default 3, -1 = unlimited
@@ -22,15 +22,17 @@ type Policy struct {
 	DecideWithin time.Duration `json:"decide_within,omitempty"` // how long an errored job waits for its retry handler: default 5 min
 	KeepKey      time.Duration `json:"keep_key,omitempty"`      // how long a final job still holds its key: default 0; None
 	Backoff      Backoff       `json:"backoff,omitzero"`
-	OnLost       Recovery      `json:"on_lost,omitempty"`  // a lease that ends without a report: default Retry
-	OnPanic      Recovery      `json:"on_panic,omitempty"` // a panic of the handler: default Retry
-	LateResponse LateResponse  `json:"late_response,omitempty"`
+	OnLost       Recovery      `json:"on_lost,omitempty"`   // a lease that ends without a report: default Retry
+	OnPanic      Recovery      `json:"on_panic,omitempty"`  // a panic of the handler: default Retry
 	NoExtend     *bool         `json:"no_extend,omitempty"` // strict lease: a step lasts at most one lease; new(true)
+	// LateToInbox is about a response that comes while a retry waits: new(true) leaves it in the
+	// inbox for the next Await. By default the retry is ready at once and has taken the response.
+	LateToInbox *bool `json:"late_to_inbox,omitempty"`
 
-	// Priority and Weight are for Kind.Policy and WithPolicy, which set those of the job. A queue
-	// and an edit have fields of their own for them.
-	Priority *int32 `json:"-"` // lower first, default 100; new(int32(0)) for 0
-	Weight   *int32 `json:"-"` // 0 to MaxWeight, default 1
+	// Priority and Weight are for Kind.Policy, WithPolicy and the defaults of a queue, which set
+	// those of the job. The policy of a stored job and of an edit has neither.
+	Priority *int32 `json:"priority,omitempty"` // lower first, default 100; new(int32(0)) for 0
+	Weight   *int32 `json:"weight,omitempty"`   // 0 to MaxWeight, default 1
 
 	// Windows say when attempts may start: at moments at which all of them are open, and those of
 	// the queue. Default always; at most 8.
@@ -50,20 +52,14 @@ const (
 	Fail                      // fail the job: after a lost lease, its handler has run at most once
 )
 
-// LateResponse says whether a response that comes while a retry waits is given to that retry.
-type LateResponse uint8
-
-// What happens to a response that comes while a retry waits.
-const (
-	AcceptLate LateResponse = 1 + iota // the retry is ready at once with the taken response (default)
-	InboxLate                          // only the next Await takes it
-)
-
 // None as a duration of a Policy takes a default back: no such time.
 const None time.Duration = -1
 
 // Strict reports whether a step lasts at most one lease: NoExtend.
 func (p Policy) Strict() bool { return p.NoExtend != nil && *p.NoExtend }
+
+// InboxLate reports whether a waiting retry takes no response: LateToInbox.
+func (p Policy) InboxLate() bool { return p.LateToInbox != nil && *p.LateToInbox }
 
 // Stops reports whether the end of its windows ends a step: StopAtWindowEnd.
 func (p Policy) Stops() bool { return p.StopAtWindowEnd != nil && *p.StopAtWindowEnd }
@@ -75,9 +71,11 @@ func (p Policy) withDefaults() Policy {
 	}
 	pick(&p.OnLost, Retry)
 	pick(&p.OnPanic, Retry)
-	pick(&p.LateResponse, AcceptLate)
 	if !p.Strict() {
 		p.NoExtend = nil
+	}
+	if !p.InboxLate() {
+		p.LateToInbox = nil
 	}
 	if !p.Stops() {
 		p.StopAtWindowEnd = nil
@@ -113,7 +111,7 @@ func (p Policy) or(q Policy) Policy {
 	pick(&p.Backoff, q.Backoff)
 	pick(&p.OnLost, q.OnLost)
 	pick(&p.OnPanic, q.OnPanic)
-	pick(&p.LateResponse, q.LateResponse)
+	pick(&p.LateToInbox, q.LateToInbox)
 	pick(&p.NoExtend, q.NoExtend)
 	pick(&p.StopAtWindowEnd, q.StopAtWindowEnd)
 	if p.Windows == nil {
@@ -129,6 +127,7 @@ func (p Policy) Explicit() Policy {
 	pick(&p.Deadline, None)
 	pick(&p.KeepKey, None)
 	pick(&p.NoExtend, new(false))
+	pick(&p.LateToInbox, new(false))
 	pick(&p.StopAtWindowEnd, new(false))
 	if p.Windows == nil {
 		p.Windows = []Windows{}
@@ -145,7 +144,7 @@ func pick[T comparable](dst *T, other T) {
 
 func (p Policy) validate() error {
 	if p.Priority != nil || p.Weight != nil {
-		return Invalid("policy", "the policy of a queue or of an edit has no priority and no weight: set them beside the policy")
+		return Invalid("policy", "the policy of a job or of an edit has no priority and no weight: set them beside the policy")
 	}
 	for _, c := range []struct {
 		field string
@@ -168,8 +167,7 @@ func (p Policy) validate() error {
 	for _, c := range []struct {
 		field       string
 		v, greatest uint8
-	}{{"on_lost", uint8(p.OnLost), uint8(Fail)}, {"on_panic", uint8(p.OnPanic), uint8(Fail)},
-		{"late_response", uint8(p.LateResponse), uint8(InboxLate)}} {
+	}{{"on_lost", uint8(p.OnLost), uint8(Fail)}, {"on_panic", uint8(p.OnPanic), uint8(Fail)}} {
 		if c.v > c.greatest {
 			return Invalid(c.field, "%d is not one of its values: 0 to %d", c.v, c.greatest)
 		}

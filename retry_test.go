@@ -132,9 +132,9 @@ func FuzzBackoff(f *testing.F) {
 func TestPolicyOr(t *testing.T) {
 	a := Policy{MaxAttempts: 2, Timeout: time.Hour, Backoff: Backoff{First: time.Second}, OnPanic: Fail}
 	b := Policy{MaxAttempts: 9, MaxCrashes: Unlimited, Timeout: time.Minute, RunTimeout: 1, Deadline: 2, DecideWithin: 3, KeepKey: 4,
-		Backoff: Backoff{Limit: time.Hour}, OnLost: Fail, LateResponse: InboxLate, NoExtend: new(true)}
+		Backoff: Backoff{Limit: time.Hour}, OnLost: Fail, LateToInbox: new(true), NoExtend: new(true)}
 	want := Policy{MaxAttempts: 2, MaxCrashes: Unlimited, Timeout: time.Hour, RunTimeout: 1, Deadline: 2, DecideWithin: 3, KeepKey: 4,
-		Backoff: Backoff{First: time.Second}, OnLost: Fail, OnPanic: Fail, LateResponse: InboxLate, NoExtend: new(true)}
+		Backoff: Backoff{First: time.Second}, OnLost: Fail, OnPanic: Fail, LateToInbox: new(true), NoExtend: new(true)}
 	for _, d := range unequal(a.or(b), want) {
 		t.Error(d)
 	}
@@ -145,7 +145,7 @@ func TestPolicyOr(t *testing.T) {
 
 func TestPolicyTravelsAsJSON(t *testing.T) {
 	p := Policy{MaxAttempts: Unlimited, MaxCrashes: 1, RunTimeout: 2, Timeout: 3, Deadline: 4, DecideWithin: 5, KeepKey: 6,
-		Backoff: Backoff{First: -1, Factor: 1.5, Limit: 7, Jitter: 0.25}, OnLost: Fail, OnPanic: Fail, LateResponse: InboxLate, NoExtend: new(true)}
+		Backoff: Backoff{First: -1, Factor: 1.5, Limit: 7, Jitter: 0.25}, OnLost: Fail, OnPanic: Fail, LateToInbox: new(true), NoExtend: new(true)}
 	text, err := json.Marshal(p)
 	if err != nil {
 		t.Fatal(err)

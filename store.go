@@ -34,7 +34,7 @@ type Store interface {
 	// History returns a page of the history of a job, oldest first: one entry per step or change.
 	// The first and the newest MaxHistory are kept. after: the Seq of the last entry of the page
 	// before, 0 = from the first. limit: 1 to MaxFind, 0 = 100.
-	History(ctx context.Context, id ID, after int32, limit int) ([]Attempt, error)
+	History(ctx context.Context, id ID, after int32, limit int) ([]HistoryEntry, error)
 	// Log returns the lines of a job's own log, oldest first.
 	Log(ctx context.Context, id ID) ([]LogLine, error)
 	// Queues lists all queues, or the named ones, with counts, in the order in which they were
@@ -105,9 +105,9 @@ type Enqueued struct {
 	Err       error `json:"-"` // of this item, in partial mode
 }
 
-// Attempt is one entry of a job's history: a step that ended (Epoch > 0), or a change without a
-// step.
-type Attempt struct {
+// HistoryEntry is one entry of a job's history: a step that ended (Epoch > 0), or a change without
+// a step.
+type HistoryEntry struct {
 	Seq        int32     `json:"seq"`               // from 1, with a gap where entries were dropped
 	Dropped    int32     `json:"dropped,omitempty"` // entries dropped between the previous entry and this one, see MaxHistory
 	Generation int32     `json:"generation"`

@@ -121,10 +121,10 @@ type Claimed struct {
 	Lease    sojourn.Lease
 	Purpose  sojourn.Purpose
 	LeaseFor time.Duration
-	Timeout  time.Duration     // left of the attempt's timeout
-	Deadline time.Duration     // left of the life; 0 = none
-	Window   time.Duration     // left until the windows close; 0 = the step need not stop then
-	History  []sojourn.Attempt // the errors so far, for kinds named in Decidable
+	Timeout  time.Duration          // left of the attempt's timeout
+	Deadline time.Duration          // left of the life; 0 = none
+	Window   time.Duration          // left until the windows close; 0 = the step need not stop then
+	History  []sojourn.HistoryEntry // the errors so far, for kinds named in Decidable
 }
 
 // Extended is the answer for one lease of Extend, and for one item of Save.

@@ -227,7 +227,7 @@ func jobPath(id sojourn.ID, part string) string {
 }
 
 // History returns the history of a job.
-func (s *Store) History(ctx context.Context, id sojourn.ID, after int32, limit int) ([]sojourn.Attempt, error) {
+func (s *Store) History(ctx context.Context, id sojourn.ID, after int32, limit int) ([]sojourn.HistoryEntry, error) {
 	a, err := get[wire.HistoryAnswer](ctx, s.transport, fmt.Sprintf("%s?after=%d&limit=%d", jobPath(id, "/history"), after, limit))
 	return a.History, err
 }

@@ -80,7 +80,7 @@ func (sc *walkScene) brokenResponses(l *life) string {
 		return fmt.Sprintf("counts %d responses in hand, has %d", l.row.InHand, inHand)
 	case waits && (good || failed):
 		return "lost wake-up: it awaits although its answer lies there"
-	case retries && l.row.InHand == 0 && l.row.Policy.LateResponse != sojourn.InboxLate && good:
+	case retries && l.row.InHand == 0 && !l.row.Policy.InboxLate() && good:
 		return "a new request is due although the answer to the last one lies there"
 	case l.row.Purpose == sojourn.PurposeResume && !l.poll && l.row.Wait.Mode == sojourn.WaitAll && int(inHand) != len(l.row.Wait.Keys):
 		return "resumed after All with a part of the answers"

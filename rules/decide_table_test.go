@@ -53,7 +53,7 @@ func rowOf(mods ...rowMod) Row {
 func plainPolicy() sojourn.Policy {
 	p := sojourn.Policy{Backoff: sojourn.Backoff{First: 10 * time.Second, Factor: 2, Jitter: -1}}
 	j := sojourn.Job{Policy: p}
-	j.Resolve(sojourn.QueueDefaults{})
+	j.Resolve(sojourn.Policy{})
 	return j.Policy
 }
 

@@ -114,8 +114,8 @@ func walkScenes(l laws) []*walkScene {
 			if bits == 2 || bits == 7 {
 				toInbox(&sc.start)
 			}
-			sc.name = fmt.Sprintf("wait for %s, retry handler %v, error response %v, weight %d, late_response %d",
-				wait, sc.handler, sc.sent[1].Failed, sc.start.Weight, sc.start.Policy.LateResponse)
+			sc.name = fmt.Sprintf("wait for %s, retry handler %v, error response %v, weight %d, to the inbox %v",
+				wait, sc.handler, sc.sent[1].Failed, sc.start.Weight, sc.start.Policy.InboxLate())
 			out = append(out, sc)
 		}
 	}

@@ -32,18 +32,25 @@ type Flow struct {
 	met       bool          // this claim has seen the head
 }
 
+// Trouble counts the errors of a queue's throttler, on all nodes.
+type Trouble struct {
+	Count int64     `json:"count"` // failed answers so far
+	Text  string    `json:"text"`  // of the last one
+	At    time.Time `json:"at"`
+}
+
 // FlowState is the state of a queue's gates that persists between claims. The store keeps it beside
 // the settings.
 type FlowState struct {
-	Pace     Pace            `json:"pace,omitzero"`
-	Trouble  sojourn.Trouble `json:"trouble,omitzero"`
-	Counting bool            `json:"counting,omitempty"` // the queue has got its first limit: its jobs in flight are being marked
-	Turn     string          `json:"turn,omitempty"`     // the group that had the last turn, as the store writes it
-	Head     sojourn.ID      `json:"head,omitempty"`     // the first job refused because its weight did not fit, if it still waits
-	Needs    int32           `json:"needs,omitempty"`    // its weight
-	Met      time.Time       `json:"met,omitzero"`       // last claim that could have started it
-	Since    time.Time       `json:"since,omitzero"`     // when another job was first started before it
-	Overtook int             `json:"overtook,omitempty"` // claims that have started others since
+	Pace     Pace       `json:"pace,omitzero"`
+	Trouble  Trouble    `json:"trouble,omitzero"`
+	Counting bool       `json:"counting,omitempty"` // the queue has got its first limit: its jobs in flight are being marked
+	Turn     string     `json:"turn,omitempty"`     // the group that had the last turn, as the store writes it
+	Head     sojourn.ID `json:"head,omitempty"`     // the first job refused because its weight did not fit, if it still waits
+	Needs    int32      `json:"needs,omitempty"`    // its weight
+	Met      time.Time  `json:"met,omitzero"`       // last claim that could have started it
+	Since    time.Time  `json:"since,omitzero"`     // when another job was first started before it
+	Overtook int        `json:"overtook,omitempty"` // claims that have started others since
 }
 
 // reserveClaims is how many claims may overtake the head for lack of weight before weight is kept

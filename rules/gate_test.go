@@ -132,7 +132,7 @@ func TestBadWindowsAreRefused(t *testing.T) {
 	if err := sojourn.NewJob("k", nil, sojourn.WithPolicy(many)).Validate(100); sojourn.ErrorCode(err) != sojourn.CodeInvalid {
 		t.Errorf("9 sets: %v", err)
 	}
-	if err := (sojourn.QueueSettings{Defaults: sojourn.QueueDefaults{Policy: sojourn.Policy{Windows: []sojourn.Windows{{good}}}}}).Validate(); sojourn.ErrorCode(err) != sojourn.CodeInvalid {
+	if err := (sojourn.QueueSettings{Defaults: sojourn.Policy{Windows: []sojourn.Windows{{good}}}}).Validate(); sojourn.ErrorCode(err) != sojourn.CodeInvalid {
 		t.Errorf("windows as defaults of a queue: %v", err)
 	}
 }

@@ -67,7 +67,7 @@ func Match(r Row, key string, kept []KeptResponse) Matched {
 			r.Kept -= int32(len(late))
 			return Matched{Transition: Transition{Rule: "M4", To: r}, Late: late}
 		}
-		if r.Policy.LateResponse == sojourn.InboxLate || r.InHand > 0 {
+		if r.Policy.InboxLate() || r.InHand > 0 {
 			return Matched{}
 		}
 		if take, _ := satisfied(r.Wait, key, good); take != nil {

@@ -40,7 +40,7 @@ var (
 	wakesNow = Transition{Outcome: "responded", RunAt: RunAtNow}
 )
 
-func toInbox(r *Row) { r.Policy.LateResponse = sojourn.InboxLate }
+func toInbox(r *Row) { r.Policy.LateToInbox = new(true) }
 
 // takes puts n responses into the job's hands, which ends its wait; no handler was given them.
 func takes(n int32) rowMod { return func(r *Row) { r.InHand, r.Given, r.Waits = n, false, r.Waits+1 } }
@@ -127,7 +127,7 @@ var matchCases = []matchCase{
 	{when: "an error under a key that the wait does not name", from: []Row{awaits(waitOwn), awaits(waitAny), awaits(waitAll)}, kept: many(bad(1, "x"))},
 	{when: "All with a part of the keys", from: []Row{awaits(waitAll), retries(sojourn.Scheduled, waitAll)}, kept: many(ok(1, "a"), ok(2, "a"))},
 	{when: "All without a key", from: []Row{awaits(waitAll), retries(sojourn.Scheduled, waitAll)}, kept: many(ok(1, ""), ok(2, ""))},
-	{when: "late_response inbox", from: []Row{retries(sojourn.Scheduled, toInbox), retries(sojourn.Ready, toInbox)}, kept: many(ok(1, "own"))},
+	{when: "late_to_inbox", from: []Row{retries(sojourn.Scheduled, toInbox), retries(sojourn.Ready, toInbox)}, kept: many(ok(1, "own"))},
 	{when: "a response is in hand already", from: []Row{retries(sojourn.Scheduled, hand(1, true)), retries(sojourn.Ready, hand(1, false))}, kept: many(ok(1, "own"))},
 	{when: "never claimed in this generation", from: []Row{rowOf(), rowOf(is(sojourn.Scheduled))}, kept: many(ok(1, "own"), bad(2, "own"))},
 	{when: "resumed, running, errored, blocked", kept: many(ok(1, "own"), bad(2, "own"), linked(3, 0)),

@@ -278,7 +278,7 @@ func TestRuleC3TheDeadlineEndsTheJob(t *testing.T) {
 // rules:C4 A timeout cannot be switched off.
 func TestRuleC4EveryWaitHasAnEnd(t *testing.T) {
 	j := sojourn.Job{}
-	j.Resolve(sojourn.QueueDefaults{})
+	j.Resolve(sojourn.Policy{})
 	if p := j.Policy; p.Timeout != 24*time.Hour || p.DecideWithin != 5*time.Minute {
 		t.Errorf("timeout %v, decide_within %v", p.Timeout, p.DecideWithin)
 	}

@@ -52,7 +52,7 @@ func ExampleRetry() {
 			return sojourn.WithReason("busy", errors.New("gateway is busy"))
 		}
 		return sojourn.WithReason("declined", errors.New("card declined"))
-	}, worker.Retry(func(_ *sojourn.Job, history []sojourn.Attempt) sojourn.Verdict {
+	}, worker.Retry(func(_ *sojourn.Job, history []sojourn.HistoryEntry) sojourn.Verdict {
 		last := history[len(history)-1]
 		fmt.Printf("error %d: %s\n", len(history), last.Reason)
 		if last.Reason == "declined" {

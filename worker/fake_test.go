@@ -44,7 +44,7 @@ type fakeJob struct {
 	until   time.Time
 	runAt   time.Time
 	pollAt  time.Time
-	history []sojourn.Attempt
+	history []sojourn.HistoryEntry
 	lines   []sojourn.LogLine
 }
 
@@ -58,7 +58,7 @@ func (f *fake) addLater(d time.Duration, jobs ...*sojourn.Job) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, j := range jobs {
-		j.Resolve(sojourn.QueueDefaults{})
+		j.Resolve(sojourn.Policy{})
 		j.ID = sojourn.ID(len(f.jobs) + 1)
 		f.jobs = append(f.jobs, &fakeJob{Job: *j, runAt: time.Now().Add(d),
 			row: rules.Row{ID: j.ID, State: sojourn.Ready, Weight: j.Weight, Policy: j.Policy}})
@@ -216,7 +216,7 @@ func (j *fakeJob) apply(e rules.Event, o *sojourn.Outcome) bool {
 	}
 	if t.Outcome != "" {
 		j.Reason, j.Error = t.Reason, t.Error
-		j.history = append(j.history, sojourn.Attempt{Seq: int32(len(j.history)) + 1, Generation: 1, Attempt: t.To.Attempt, Epoch: j.Epoch,
+		j.history = append(j.history, sojourn.HistoryEntry{Seq: int32(len(j.history)) + 1, Generation: 1, Attempt: t.To.Attempt, Epoch: j.Epoch,
 			Outcome: t.Outcome, State: t.To.State, Reason: t.Reason, Error: t.Error})
 	}
 	return true

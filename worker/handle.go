@@ -31,14 +31,14 @@ type HandleOption func(*handling)
 // leaves attempts, in the worker that ran the handler. If an attempt ended without a handler (lost
 // lease, timeout, error response), the next worker that has the retry handler calls it. If it
 // panics, the stored Backoff decides. Several steps may call it concurrently.
-func Retry(p func(job *sojourn.Job, history []sojourn.Attempt) sojourn.Verdict) HandleOption {
+func Retry(p func(job *sojourn.Job, history []sojourn.HistoryEntry) sojourn.Verdict) HandleOption {
 	return func(h *handling) { h.retry = p }
 }
 
 // handling is the handler and the settings of a kind in a worker.
 type handling struct {
 	run   Handler
-	retry func(job *sojourn.Job, history []sojourn.Attempt) sojourn.Verdict
+	retry func(job *sojourn.Job, history []sojourn.HistoryEntry) sojourn.Verdict
 
 	poll      func(ctx context.Context, job *sojourn.Job) (*Answer, error) // nil: waiting jobs are not polled
 	pollKind  string

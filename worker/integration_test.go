@@ -129,7 +129,7 @@ func TestPoll(t *testing.T) {
 			respond <- j.ID
 			<-respond
 		}
-		if j.Awaits.Polls == 0 && n == 1 {
+		if j.Waiting.Polls == 0 && n == 1 {
 			return nil, nil
 		}
 		return &worker.Answer{Body: fmt.Appendf(nil, "poll %d", n), ContentType: "text/plain"}, nil
@@ -299,7 +299,7 @@ func TestRetryPolicyDecidesErrored(t *testing.T) {
 			return sojourn.Await(time.Minute)
 		}
 		return nil
-	}, worker.Retry(func(j *sojourn.Job, history []sojourn.Attempt) sojourn.Verdict {
+	}, worker.Retry(func(j *sojourn.Job, history []sojourn.HistoryEntry) sojourn.Verdict {
 		mu.Lock()
 		defer mu.Unlock()
 		for _, a := range history {
@@ -326,13 +326,13 @@ func TestRetryPolicyDecidesErrored(t *testing.T) {
 // The policy sees the present error with the store's times: after those before it.
 func TestHistoryHasTheStoresTimes(t *testing.T) {
 	c := open(t)
-	var history []sojourn.Attempt
+	var history []sojourn.HistoryEntry
 	w := worker.New(c, worker.Options{})
 	worker.Handle(w, number, func(context.Context, *sojourn.Job, int) error {
 		time.Sleep(5 * time.Millisecond)
 		return errors.New("no")
 	},
-		worker.Retry(func(_ *sojourn.Job, h []sojourn.Attempt) sojourn.Verdict {
+		worker.Retry(func(_ *sojourn.Job, h []sojourn.HistoryEntry) sojourn.Verdict {
 			history = h
 			return sojourn.Verdict{Delay: sojourn.Now}
 		}))

@@ -126,7 +126,7 @@ func (s *step) poll() {
 func (s *step) sendFailure(a *Answer) error {
 	r := &sojourn.Response{Job: s.lease.ID, Source: sojourn.SourcePoll, MessageID: fmt.Sprintf("%d.%d", s.lease.ID, s.lease.Epoch), Failed: true,
 		Reason: sojourn.Cut(a.Reason, sojourn.MaxReason), Error: sojourn.Cut(a.Error, sojourn.MaxError), Body: a.Body, ContentType: cmp.Or(a.ContentType, "application/json")}
-	if w := s.whole.Awaits; w != nil && w.Mode == sojourn.WaitAll && len(w.Keys) > 0 {
+	if w := s.whole.Waiting; w != nil && w.Mode == sojourn.WaitAll && len(w.Keys) > 0 {
 		r.Job, r.Kind, r.Key = 0, s.as.kind, w.Keys[0]
 	}
 	_, err := s.r.w.store.Respond(&s.ctx, []sojourn.Response{*r})

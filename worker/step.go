@@ -22,7 +22,7 @@ type step struct {
 	whole    *sojourn.Job // the job as it was claimed, with all fields, for retry policies and short steps
 	lease    sojourn.Lease
 	purpose  sojourn.Purpose
-	history  []sojourn.Attempt
+	history  []sojourn.HistoryEntry
 	weight   int64 // of the worker's concurrency
 	limit    *LimitError
 	leaseFor time.Duration
@@ -304,7 +304,7 @@ func (s *step) decide() {
 
 // ask calls the kind's retry policy with a copy of the job. If it panics, the stored backoff
 // decides.
-func (s *step) ask(job sojourn.Job, history []sojourn.Attempt) (v sojourn.Verdict) {
+func (s *step) ask(job sojourn.Job, history []sojourn.HistoryEntry) (v sojourn.Verdict) {
 	defer func() {
 		if p := recover(); p != nil {
 			v = sojourn.Verdict{}
@@ -324,8 +324,8 @@ func (s *step) present(o sojourn.Outcome) sojourn.Job {
 
 // attempt is the current error as an entry of the history. Its times are the store's, as far as the
 // worker knows them.
-func (s *step) attempt(o sojourn.Outcome) sojourn.Attempt {
-	a := sojourn.Attempt{Seq: int32(len(s.history)) + 1, Generation: s.whole.Generation, Attempt: s.whole.Attempt, Epoch: s.lease.Epoch,
+func (s *step) attempt(o sojourn.Outcome) sojourn.HistoryEntry {
+	a := sojourn.HistoryEntry{Seq: int32(len(s.history)) + 1, Generation: s.whole.Generation, Attempt: s.whole.Attempt, Epoch: s.lease.Epoch,
 		Purpose: s.purpose, Worker: s.lease.Worker, Outcome: string(o.Type), State: sojourn.Running, Reason: o.Reason, Error: o.Text}
 	if n := len(s.history); n > 0 {
 		a.Seq = s.history[n-1].Seq + 1

@@ -186,11 +186,11 @@ func TestHandlerIgnoresItsLimit(t *testing.T) {
 type asked struct {
 	mu      sync.Mutex
 	jobs    []sojourn.Job
-	history [][]sojourn.Attempt
+	history [][]sojourn.HistoryEntry
 	answer  func(n int) sojourn.Verdict
 }
 
-func (a *asked) policy(j *sojourn.Job, h []sojourn.Attempt) sojourn.Verdict {
+func (a *asked) policy(j *sojourn.Job, h []sojourn.HistoryEntry) sojourn.Verdict {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.jobs, a.history = append(a.jobs, *j), append(a.history, h)
@@ -243,13 +243,13 @@ func TestRetryPolicyGivesUpAndGoexits(t *testing.T) {
 	f := newFake()
 	f.add(kindA.New(args{}))
 	fail := func(context.Context, *sojourn.Job, args) error { return sojourn.Again(errBoom) }
-	j := once(t, f, Options{}, kindA, fail, Retry(func(*sojourn.Job, []sojourn.Attempt) sojourn.Verdict { return sojourn.Verdict{Final: true} }))
+	j := once(t, f, Options{}, kindA, fail, Retry(func(*sojourn.Job, []sojourn.HistoryEntry) sojourn.Verdict { return sojourn.Verdict{Final: true} }))
 	if j.State != sojourn.Failed || !f.finishes[0][0].Verdict.Again {
 		t.Errorf("job is %s, verdict %+v", j.State, f.finishes[0][0].Verdict)
 	}
 	f = newFake()
 	f.add(kindA.New(args{}))
-	j = once(t, f, Options{}, kindA, fail, Retry(func(*sojourn.Job, []sojourn.Attempt) sojourn.Verdict { runtime.Goexit(); return sojourn.Verdict{} }))
+	j = once(t, f, Options{}, kindA, fail, Retry(func(*sojourn.Job, []sojourn.HistoryEntry) sojourn.Verdict { runtime.Goexit(); return sojourn.Verdict{} }))
 	if j.State != sojourn.Scheduled {
 		t.Errorf("job is %s: a policy that ends its goroutine must leave the decision to the backoff", j.State)
 	}
@@ -262,7 +262,7 @@ func TestDecide(t *testing.T) {
 		f.add(kindA.New(args{}))
 		f.jobs[0].row.State, f.jobs[0].row.Claimed, f.jobs[0].row.Crashes = sojourn.Errored, true, 1
 		f.jobs[0].Reason, f.jobs[0].Error = sojourn.ReasonLeaseLost, "gone"
-		f.jobs[0].history = []sojourn.Attempt{{Seq: 1, Outcome: "lost", Reason: sojourn.ReasonLeaseLost, Error: "gone"}}
+		f.jobs[0].history = []sojourn.HistoryEntry{{Seq: 1, Outcome: "lost", Reason: sojourn.ReasonLeaseLost, Error: "gone"}}
 		a := &asked{answer: func(int) sojourn.Verdict { return sojourn.Verdict{Final: final, Delay: time.Hour} }}
 		j := once(t, f, Options{}, kindA, func(context.Context, *sojourn.Job, args) error { t.Error("the handler ran"); return nil }, Retry(a.policy))
 		if want := map[bool]sojourn.State{false: sojourn.Scheduled, true: sojourn.Failed}[final]; j.State != want || j.Reason != sojourn.ReasonLeaseLost || j.Error != "gone" {

@@ -93,7 +93,7 @@ func (d *scenarioDriver) handlers(w *worker.Worker) {
 			return errors.New("not yet")
 		}
 		return j.SetResult(j.Attempt)
-	}, worker.Retry(func(*sojourn.Job, []sojourn.Attempt) sojourn.Verdict { return sojourn.Verdict{Delay: sojourn.Now} }))
+	}, worker.Retry(func(*sojourn.Job, []sojourn.HistoryEntry) sojourn.Verdict { return sojourn.Verdict{Delay: sojourn.Now} }))
 	handle("doomed", func(context.Context, *sojourn.Job, string) error {
 		return sojourn.Abort(sojourn.WithReason("declined", errors.New("no money")))
 	})

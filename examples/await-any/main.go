@@ -103,7 +103,7 @@ func (s *shop) all() error {
 	if j, err = s.client.Get(s.ctx, j.ID); err != nil {
 		return err
 	}
-	fmt.Printf("  order 2 has an answer from %s\n", strings.Join(j.Awaits.Answered, ", "))
+	fmt.Printf("  order 2 has an answer from %s\n", strings.Join(j.Waiting.Answered, ", "))
 	if err := s.respond("stock-2", "3 pieces"); err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func (s *shop) enqueue(n int) (*sojourn.Job, error) {
 	}
 	for {
 		j, err := s.client.Get(s.ctx, job.ID)
-		if err != nil || j.Awaits != nil {
+		if err != nil || j.Waiting != nil {
 			return j, err
 		}
 		time.Sleep(5 * time.Millisecond)
@@ -149,7 +149,7 @@ func (s *shop) enqueue(n int) (*sojourn.Job, error) {
 func (s *shop) waiting(n int) (*sojourn.Job, error) {
 	j, err := s.enqueue(n)
 	if err == nil {
-		fmt.Printf("order %d waits for %s of %s\n", n, j.Awaits.Mode, strings.Join(j.Awaits.Keys, ", "))
+		fmt.Printf("order %d waits for %s of %s\n", n, j.Waiting.Mode, strings.Join(j.Waiting.Keys, ", "))
 	}
 	return j, err
 }

@@ -27,7 +27,7 @@ func handle(ctx context.Context, job *sojourn.Job, account string) error {
 
 // policy says what follows an error. The zero Verdict means: what the stored backoff says. history
 // has all errors, for policies that want to know more than the last one.
-func policy(job *sojourn.Job, history []sojourn.Attempt) sojourn.Verdict {
+func policy(job *sojourn.Job, history []sojourn.HistoryEntry) sojourn.Verdict {
 	fmt.Printf("policy: error %d is %s\n", job.Failures, job.Reason)
 	switch {
 	case job.Reason != sojourn.ReasonTimeout:

@@ -41,8 +41,8 @@ func describe() ([]byte, error) {
 	for goType, alias := range map[reflect.Type]reflect.Type{
 		reflect.TypeFor[time.Duration](): reflect.TypeFor[duration](), reflect.TypeFor[[]byte](): reflect.TypeFor[opaque](),
 		reflect.TypeFor[sojourn.State](): reflect.TypeFor[state](), reflect.TypeFor[sojourn.Purpose](): reflect.TypeFor[purpose](),
-		reflect.TypeFor[sojourn.Recovery]():     reflect.TypeFor[recovery](),
-		reflect.TypeFor[sojourn.LateResponse](): reflect.TypeFor[lateResponse](), reflect.TypeFor[sojourn.WaitMode](): reflect.TypeFor[waitMode](),
+		reflect.TypeFor[sojourn.Recovery]():   reflect.TypeFor[recovery](),
+		reflect.TypeFor[sojourn.WaitMode]():   reflect.TypeFor[waitMode](),
 		reflect.TypeFor[sojourn.OnConflict](): reflect.TypeFor[onConflict](),
 		reflect.TypeFor[sojourn.Response]():   reflect.TypeFor[wire.Response](), reflect.TypeFor[[]sojourn.State](): reflect.TypeFor[states](),
 	} {
@@ -160,15 +160,14 @@ func parameters(registry huma.Registry, in reflect.Type) (all []*huma.Param) {
 
 // The forms that the codec gives to types of the domain.
 type (
-	duration     int64
-	opaque       struct{}
-	state        uint8
-	states       struct{}
-	purpose      uint8
-	recovery     uint8
-	lateResponse uint8
-	waitMode     uint8
-	onConflict   uint8
+	duration   int64
+	opaque     struct{}
+	state      uint8
+	states     struct{}
+	purpose    uint8
+	recovery   uint8
+	waitMode   uint8
+	onConflict uint8
 )
 
 // Schema describes a duration.
@@ -215,9 +214,6 @@ func (purpose) Schema(huma.Registry) *huma.Schema {
 
 // Schema lists the words.
 func (recovery) Schema(huma.Registry) *huma.Schema { return words(jsonform.RecoveryNames...) }
-
-// Schema lists the words.
-func (lateResponse) Schema(huma.Registry) *huma.Schema { return words(jsonform.LateResponseNames...) }
 
 // Schema lists the words.
 func (waitMode) Schema(huma.Registry) *huma.Schema { return words(jsonform.WaitModeNames...) }

@@ -13,7 +13,7 @@ import (
 // twoEnds is a store whose histories end twice.
 type twoEnds struct{ driver.Store }
 
-func (s twoEnds) History(ctx context.Context, id sojourn.ID, after int32, limit int) ([]sojourn.Attempt, error) {
+func (s twoEnds) History(ctx context.Context, id sojourn.ID, after int32, limit int) ([]sojourn.HistoryEntry, error) {
 	h, err := s.Store.History(ctx, id, after, limit)
 	return append(h, h...), err
 }

@@ -235,10 +235,9 @@ var (
 
 // Names are the constants that are numbers in Go and words here.
 var (
-	RecoveryNames     = []string{"retry", "fail"}
-	LateResponseNames = []string{"accept", "inbox"}
-	WaitModeNames     = []string{"any", "all"}
-	OnConflictNames   = []string{"existing", "error", "replace"}
+	RecoveryNames   = []string{"retry", "fail"}
+	WaitModeNames   = []string{"any", "all"}
+	OnConflictNames = []string{"existing", "error", "replace"}
 )
 
 // inherited returns the names of a type whose zero value means unset.
@@ -246,10 +245,10 @@ func inherited(names []string) []string { return append([]string{""}, names...) 
 
 var (
 	nameMarshalers = json.JoinMarshalers(named[sojourn.Recovery](inherited(RecoveryNames)),
-		named[sojourn.LateResponse](inherited(LateResponseNames)), named[sojourn.WaitMode](WaitModeNames),
+		named[sojourn.WaitMode](WaitModeNames),
 		named[sojourn.OnConflict](OnConflictNames))
 	nameUnmarshalers = json.JoinUnmarshalers(unnamed[sojourn.Recovery](inherited(RecoveryNames)),
-		unnamed[sojourn.LateResponse](inherited(LateResponseNames)), unnamed[sojourn.WaitMode](WaitModeNames),
+		unnamed[sojourn.WaitMode](WaitModeNames),
 		unnamed[sojourn.OnConflict](OnConflictNames))
 )
 

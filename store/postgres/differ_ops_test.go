@@ -19,7 +19,7 @@ func (w *twins) job() sojourn.Job {
 		p.KeepKey = time.Hour
 	}
 	if w.chance(10) {
-		p.LateResponse = sojourn.InboxLate
+		p.LateToInbox = new(true)
 	}
 	if w.chance(5) {
 		p.NoExtend = new(true)

@@ -40,7 +40,7 @@ func TestGuessesAreAsked(t *testing.T) {
 		"a pause":            {set("default", sojourn.QueueSettings{Paused: true}), "", 100},
 		"a pause of all":     {set(sojourn.AllQueues, sojourn.QueueSettings{Paused: true}), "", 100},
 		"a limit of nothing": {set("default", sojourn.QueueSettings{PausedKinds: []string{"k"}}), "", 100},
-		"a default":          {set("default", sojourn.QueueSettings{Defaults: sojourn.QueueDefaults{Priority: &priority}}), "mine", priority},
+		"a default":          {set("default", sojourn.QueueSettings{Defaults: sojourn.Policy{Priority: &priority}}), "mine", priority},
 		"a drain": {func(b *sojourn.Client) error {
 			return b.Store().DrainWorker(context.Background(), "w")
 		}, "", 100},

@@ -105,7 +105,7 @@ func (p *pair) Find(ctx context.Context, f sojourn.Filter) ([]sojourn.Job, error
 	return p.next().Find(ctx, f)
 }
 
-func (p *pair) History(ctx context.Context, id sojourn.ID, after int32, limit int) ([]sojourn.Attempt, error) {
+func (p *pair) History(ctx context.Context, id sojourn.ID, after int32, limit int) ([]sojourn.HistoryEntry, error) {
 	return p.next().History(ctx, id, after, limit)
 }
 

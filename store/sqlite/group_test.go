@@ -193,3 +193,45 @@ func TestGroupOfResponses(t *testing.T) {
 		t.Errorf("%d responses: %v", len(inbox), err)
 	}
 }
+
+// TestEnqueuesOfOneKeyShareACommit: in one transaction a call sees the key that the call before it
+// has taken. If it did not, the transaction would fail and each call would be run alone, with the
+// same results and a commit for each. Calls that come late do not share it, hence the rounds.
+func TestEnqueuesOfOneKeyShareACommit(t *testing.T) {
+	f, c := openFaulty(t)
+	ctx := context.Background()
+	commits := func() int64 {
+		s, err := c.Store().Status(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.Commits
+	}
+	for round := range 20 {
+		ids, err := c.Reserve(ctx, 7)
+		if err != nil {
+			t.Fatal(err)
+		}
+		two := func(i int) func() { // a job under the key of the round, and one without a key
+			return func() {
+				keyed, other := sojourn.NewJob("k", nil, sojourn.Key(string(rune('a'+round)))), sojourn.NewJob("k", nil)
+				keyed.ID, other.ID = ids[2*i], ids[2*i+1]
+				if _, err := c.EnqueueAll(ctx, keyed, other); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		before := commits()
+		together(f, func() {
+			first := sojourn.NewJob("k", nil)
+			first.ID = ids[6]
+			if _, err := c.Enqueue(ctx, first); err != nil {
+				t.Error(err)
+			}
+		}, two(0), two(1), two(2))
+		if commits()-before == 2 {
+			return
+		}
+	}
+	t.Error("the calls never shared a commit")
+}

@@ -304,7 +304,7 @@ func txRefused(s *txScene) {
 
 func txTimes(s *txScene) {
 	priority := int32(3)
-	s.SetQueue("known", sojourn.QueueSettings{Defaults: sojourn.QueueDefaults{Priority: &priority}})
+	s.SetQueue("known", sojourn.QueueSettings{Defaults: sojourn.Policy{Priority: &priority}})
 	x := s.begin()
 	late := x.put(anonymous(sojourn.Delay(time.Hour), sojourn.Queue("new")))
 	known := x.put(anonymous(sojourn.Queue("known")))

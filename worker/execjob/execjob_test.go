@@ -115,8 +115,8 @@ func TestExitStatus(t *testing.T) {
 					t.Errorf("runs again after %v", wake)
 				}
 			case "77 with a wait":
-				if a := job.Awaits; a == nil || a.Mode != sojourn.WaitAll || fmt.Sprint(a.Keys) != "[a b]" || a.Until.Sub(h.Now()) != 6*time.Hour || a.Beat.Sub(h.Now()) != 5*time.Minute {
-					t.Errorf("awaits %+v", job.Awaits)
+				if a := job.Waiting; a == nil || a.Mode != sojourn.WaitAll || fmt.Sprint(a.Keys) != "[a b]" || a.Until.Sub(h.Now()) != 6*time.Hour || a.Beat.Sub(h.Now()) != 5*time.Minute {
+					t.Errorf("awaits %+v", job.Waiting)
 				}
 			}
 		})

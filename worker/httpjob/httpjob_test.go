@@ -181,8 +181,8 @@ func TestAwait(t *testing.T) {
 	c.Advance(time.Hour)
 	c.Step()
 	job := c.Job(id)
-	if job.State != sojourn.Awaiting || job.Awaits.Until.Sub(c.Now()) != 6*time.Hour || key != firstKey || link == firstLink {
-		t.Fatalf("%v %s, awaits %+v, keys %s and %s, links %s and %s", job.State, job.Error, job.Awaits, firstKey, key, firstLink, link)
+	if job.State != sojourn.Awaiting || job.Waiting.Until.Sub(c.Now()) != 6*time.Hour || key != firstKey || link == firstLink {
+		t.Fatalf("%v %s, awaits %+v, keys %s and %s, links %s and %s", job.State, job.Error, job.Waiting, firstKey, key, firstLink, link)
 	}
 	token, ok := strings.CutPrefix(link, "https://shop.example/in/respond/")
 	if !ok {

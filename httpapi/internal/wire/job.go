@@ -116,14 +116,14 @@ func Domains(views []JobView) []sojourn.Job {
 
 // Claimed is a job with its lease.
 type Claimed struct {
-	Job      JobView           `json:"job"`
-	Lease    sojourn.Lease     `json:"lease" doc:"send it back as it is with extend, save and finish"`
-	Purpose  sojourn.Purpose   `json:"purpose" doc:"start: run the handler; resume: its wait was answered; decide: only say what follows the error; poll: ask the other side"`
-	LeaseFor time.Duration     `json:"lease_for" doc:"durations count from the answer: subtract the time that the request took"`
-	Timeout  time.Duration     `json:"timeout,omitempty" doc:"left of the attempt's timeout"`
-	Deadline time.Duration     `json:"deadline,omitempty" doc:"left of the life; absent = none"`
-	Window   time.Duration     `json:"window,omitempty" doc:"left until the windows close; absent = the step need not stop then"`
-	History  []sojourn.Attempt `json:"history,omitempty" doc:"the errors so far, for kinds named in decidable"`
+	Job      JobView                `json:"job"`
+	Lease    sojourn.Lease          `json:"lease" doc:"send it back as it is with extend, save and finish"`
+	Purpose  sojourn.Purpose        `json:"purpose" doc:"start: run the handler; resume: its wait was answered; decide: only say what follows the error; poll: ask the other side"`
+	LeaseFor time.Duration          `json:"lease_for" doc:"durations count from the answer: subtract the time that the request took"`
+	Timeout  time.Duration          `json:"timeout,omitempty" doc:"left of the attempt's timeout"`
+	Deadline time.Duration          `json:"deadline,omitempty" doc:"left of the life; absent = none"`
+	Window   time.Duration          `json:"window,omitempty" doc:"left until the windows close; absent = the step need not stop then"`
+	History  []sojourn.HistoryEntry `json:"history,omitempty" doc:"the errors so far, for kinds named in decidable"`
 }
 
 // ClaimedOf shows a claimed job to its worker.

@@ -235,7 +235,7 @@ type (
 	}
 	// HistoryAnswer is oldest first.
 	HistoryAnswer struct {
-		History []sojourn.Attempt `json:"history"`
+		History []sojourn.HistoryEntry `json:"history"`
 	}
 	// LogAnswer is oldest first.
 	LogAnswer struct {

@@ -29,7 +29,7 @@ func TestNothingIsLeftOut(t *testing.T) {
 		{reflect.TypeFor[sojourn.Response](), []string{"TTL"}},
 		{reflect.TypeFor[sojourn.Enqueued](), []string{"Err"}}, {reflect.TypeFor[driver.Finished](), []string{"Err"}},
 		{reflect.TypeFor[sojourn.EditedItem](), []string{"Err"}}, {reflect.TypeFor[sojourn.Outcome](), nil}, {reflect.TypeFor[sojourn.Wait](), nil},
-		{reflect.TypeFor[sojourn.Policy](), []string{"Priority", "Weight"}}, // as fields of the job, of which they are options
+		{reflect.TypeFor[sojourn.Policy](), nil},
 		{reflect.TypeFor[sojourn.QueueSettings](), nil}, {reflect.TypeFor[sojourn.Change](), nil},
 	} {
 		var hidden []string

@@ -65,7 +65,7 @@ func (b *Batch) UseCache(req Request) bool {
 		}
 		if b.Rows[j.Queue] == nil {
 			q, ok := b.Core.Caches.Queues.Queue(j.Queue)
-			if !ok || len(q.Defaults.Policy.Windows) > 0 {
+			if !ok || len(q.Defaults.Windows) > 0 {
 				return false
 			}
 			b.Rows[j.Queue] = &q

@@ -169,7 +169,7 @@ func (c *Claim) saveFlow(flow rules.FlowState, allowed int64) error {
 const troubleEvery = 10 * time.Second
 
 // addTrouble adds the throttler's errors to the stored state of the queue.
-func (c *Claim) addTrouble(was sojourn.Trouble) sojourn.Trouble {
+func (c *Claim) addTrouble(was rules.Trouble) rules.Trouble {
 	if c.Pass == nil {
 		return was
 	}
@@ -178,5 +178,5 @@ func (c *Claim) addTrouble(was sojourn.Trouble) sojourn.Trouble {
 		return was
 	}
 	c.t.Events.After = append(c.t.Events.After, func() { c.gates.Throttlers.addFailures(c.Queue, -failures) })
-	return sojourn.Trouble{Count: was.Count + failures, Text: cmp.Or(firstLine(c.Pass.last), "error"), At: jobrow.Time(c.now)}
+	return rules.Trouble{Count: was.Count + failures, Text: cmp.Or(firstLine(c.Pass.last), "error"), At: jobrow.Time(c.now)}
 }

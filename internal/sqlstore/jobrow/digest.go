@@ -99,7 +99,8 @@ var noPolicy sojourn.Policy
 
 // sameFields compares policies as their caller gave them, where false is not the same as unset.
 func sameFields(a, b *sojourn.Policy) bool {
-	return samePolicy(a, b) && sameBool(a.NoExtend, b.NoExtend) && sameBool(a.StopAtWindowEnd, b.StopAtWindowEnd)
+	return samePolicy(a, b) && sameBool(a.NoExtend, b.NoExtend) && sameBool(a.LateToInbox, b.LateToInbox) &&
+		sameBool(a.StopAtWindowEnd, b.StopAtWindowEnd)
 }
 
 func sameBool(a, b *bool) bool { return a == b || a != nil && b != nil && *a == *b }

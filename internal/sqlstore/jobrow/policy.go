@@ -14,7 +14,7 @@ import (
 // resolved one, in which none of these is 0.
 var ordinary = sojourn.Policy{MaxAttempts: 5, MaxCrashes: 3, Timeout: 24 * time.Hour, DecideWithin: 5 * time.Minute,
 	Backoff: sojourn.Backoff{First: 5 * time.Second, Factor: 4, Limit: time.Hour, Jitter: 1},
-	OnLost:  sojourn.Retry, OnPanic: sojourn.Retry, LateResponse: sojourn.AcceptLate}
+	OnLost:  sojourn.Retry, OnPanic: sojourn.Retry}
 
 // StoredPolicy returns the text of a resolved policy: JSON without the values that most policies
 // have (see docs/internals/engine.md#row-width), "" if nothing is left.
@@ -29,7 +29,6 @@ func StoredPolicy(p sojourn.Policy) (string, error) {
 	leaveOut(&p.Backoff.Jitter, ordinary.Backoff.Jitter)
 	leaveOut(&p.OnLost, ordinary.OnLost)
 	leaveOut(&p.OnPanic, ordinary.OnPanic)
-	leaveOut(&p.LateResponse, ordinary.LateResponse)
 	text, err := JSONText(p)
 	if text == "{}" {
 		text = ""
@@ -60,7 +59,6 @@ func readPolicy(text string) (p sojourn.Policy, err error) {
 	p.Backoff.Jitter = cmp.Or(p.Backoff.Jitter, ordinary.Backoff.Jitter)
 	p.OnLost = cmp.Or(p.OnLost, ordinary.OnLost)
 	p.OnPanic = cmp.Or(p.OnPanic, ordinary.OnPanic)
-	p.LateResponse = cmp.Or(p.LateResponse, ordinary.LateResponse)
 	return p, err
 }
 
@@ -86,6 +84,6 @@ func (t *PolicyText) Of(p *sojourn.Policy) (string, error) {
 func samePolicy(a, b *sojourn.Policy) bool {
 	return a.MaxAttempts == b.MaxAttempts && a.MaxCrashes == b.MaxCrashes && a.RunTimeout == b.RunTimeout && a.Timeout == b.Timeout &&
 		a.Deadline == b.Deadline && a.DecideWithin == b.DecideWithin && a.KeepKey == b.KeepKey && a.Backoff == b.Backoff && a.OnLost == b.OnLost &&
-		a.OnPanic == b.OnPanic && a.LateResponse == b.LateResponse && a.Strict() == b.Strict() && a.Windows == nil && b.Windows == nil &&
+		a.OnPanic == b.OnPanic && a.InboxLate() == b.InboxLate() && a.Strict() == b.Strict() && a.Windows == nil && b.Windows == nil &&
 		a.Stops() == b.Stops()
 }

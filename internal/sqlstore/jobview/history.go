@@ -55,8 +55,8 @@ func ErrorsOf(t *txn.Tx, jobs map[sojourn.ID]*driver.Claimed) error {
 }
 
 // ScanHistory reads HistoryColumns.
-func ScanHistory(r sqldb.Row) sojourn.Attempt {
-	return sojourn.Attempt{Seq: int32(r.Int(0)), Generation: int32(r.Int(1)), Attempt: int32(r.Int(2)), Epoch: r.Int(3), Purpose: sojourn.Purpose(r.Int(4)),
+func ScanHistory(r sqldb.Row) sojourn.HistoryEntry {
+	return sojourn.HistoryEntry{Seq: int32(r.Int(0)), Generation: int32(r.Int(1)), Attempt: int32(r.Int(2)), Epoch: r.Int(3), Purpose: sojourn.Purpose(r.Int(4)),
 		Worker: r.Text(5), Outcome: r.Text(6), State: sojourn.State(r.Int(7)), Reason: r.Text(8), Error: string(r.Bytes(9)), By: r.Text(10),
 		BeganAt: jobrow.Time(r.Int(11)), EndedAt: jobrow.Time(r.Int(12))}
 }

@@ -24,9 +24,9 @@ func Fill(l *jobrow.Row, j *sojourn.Job, c *txn.Core) {
 		j.WakeAt = jobrow.Time(l.WakeAt)
 	}
 	if l.State == sojourn.Awaiting || l.Purpose == sojourn.PurposePoll {
-		j.Awaits = &sojourn.Awaits{Mode: l.Wait.Mode, Keys: slices.Clone(l.Wait.Keys), Until: jobrow.Time(l.WaitUntil), Beat: jobrow.Time(l.BeatUntil), Poll: jobrow.Time(l.PollAt), Polls: l.Wait.Polls}
+		j.Waiting = &sojourn.Waiting{Mode: l.Wait.Mode, Keys: slices.Clone(l.Wait.Keys), Until: jobrow.Time(l.WaitUntil), Beat: jobrow.Time(l.BeatUntil), Poll: jobrow.Time(l.PollAt), Polls: l.Wait.Polls}
 		if len(l.Wait.Keys) == 0 && l.Key != "" {
-			j.Awaits.Keys = []string{l.Key}
+			j.Waiting.Keys = []string{l.Key}
 		}
 	}
 }

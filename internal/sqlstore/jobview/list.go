@@ -39,7 +39,7 @@ func (l *List) Add(j *sojourn.Job, hasData, inHand bool) {
 // AddFull is Add for a job that is read with all its data: also with what its wait has got already.
 func (l *List) AddFull(j *sojourn.Job, hasData, inHand bool) {
 	l.Add(j, hasData, inHand)
-	if j.Awaits != nil && j.Kept > 0 {
+	if j.Waiting != nil && j.Kept > 0 {
 		l.note(&l.awaits, j)
 	}
 }
@@ -59,7 +59,7 @@ func (l *List) Fill(t *txn.Tx) error {
 	}
 	if len(l.awaits) > 0 {
 		err := t.Read(qKeptKeys, func(r sqldb.Row) error {
-			a := l.byID[sojourn.ID(r.Int(0))].Awaits
+			a := l.byID[sojourn.ID(r.Int(0))].Waiting
 			if key := r.Text(1); slices.Contains(a.Keys, key) && !slices.Contains(a.Answered, key) {
 				a.Answered = append(a.Answered, key)
 			}

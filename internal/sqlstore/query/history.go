@@ -18,7 +18,7 @@ const (
 )
 
 // History returns the history of a job; see driver.Store.
-func (s *Reader) History(ctx context.Context, id sojourn.ID, after int32, limit int) (out []sojourn.Attempt, err error) {
+func (s *Reader) History(ctx context.Context, id sojourn.ID, after int32, limit int) (out []sojourn.HistoryEntry, err error) {
 	if after < 0 {
 		return nil, sojourn.Invalid("after", "%d is negative", after)
 	}

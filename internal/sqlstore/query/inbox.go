@@ -105,7 +105,7 @@ func inboxWhere(f sojourn.InboxFilter, codes sqldb.Ints) (q conditions) {
 // CountInbox counts the responses in the inbox; see sojourn.Store.
 func (s *Reader) CountInbox(ctx context.Context) (out sojourn.InboxCounts, err error) {
 	err = s.core.View(ctx, func(t *txn.Tx) error {
-		out = sojourn.InboxCounts{Lying: map[sojourn.ResponseOutcome]int64{}}
+		out = sojourn.InboxCounts{Lying: map[sojourn.ResponseOutcome]int64{}, BySource: map[string]map[sojourn.ResponseOutcome]int64{}}
 		var err error
 		if out.Lying[sojourn.Early], err = t.ReadInt(qCountEarly, sojourn.MaxInboxCount); err != nil {
 			return err
@@ -116,7 +116,15 @@ func (s *Reader) CountInbox(ctx context.Context) (out sojourn.InboxCounts, err e
 			}
 		}
 		return t.Read(qRecent, func(r sqldb.Row) error {
-			out.Recent = append(out.Recent, sojourn.SourceCount{Source: r.Text(0), Outcome: txn.OutcomeCodes[r.Int(1)], Responses: r.Int(2), Duplicates: r.Int(3)})
+			of := out.BySource[r.Text(0)]
+			if of == nil {
+				of = map[sojourn.ResponseOutcome]int64{}
+				out.BySource[r.Text(0)] = of
+			}
+			of[txn.OutcomeCodes[r.Int(1)]] += r.Int(2)
+			if repeats := r.Int(3); repeats > 0 {
+				of[sojourn.Duplicate] += repeats
+			}
 			if since := jobrow.Time(r.Int(4)); out.Since.IsZero() || since.Before(out.Since) {
 				out.Since = since
 			}

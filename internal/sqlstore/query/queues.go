@@ -129,6 +129,6 @@ func queueStatus(t *txn.Tx, r sqldb.Row) (sojourn.QueueStatus, error) {
 	}
 	q.HeldUntil, q.HoldReason = jobrow.Time(flow.Pace.HoldUntil), flow.Pace.HoldReason
 	q.Breaker, q.BreakerUntil = flow.Pace.Mode, jobrow.Time(flow.Pace.Until)
-	q.Trouble = flow.Trouble
+	q.ThrottleErrors, q.ThrottleError, q.ThrottleErrorAt = flow.Trouble.Count, flow.Trouble.Text, flow.Trouble.At
 	return q, nil
 }

@@ -28,7 +28,8 @@ func (s *Reader) WhyQueue(ctx context.Context, queue string) (w sojourn.QueueWhy
 		if !a.Row.Found {
 			return sojourn.NotFound("there is no queue %.64q", queue)
 		}
-		w.Trouble = a.Row.Flow.Trouble
+		trouble := a.Row.Flow.Trouble
+		w.ThrottleErrors, w.ThrottleError, w.ThrottleErrorAt = trouble.Count, trouble.Text, trouble.At
 		front, err := a.Source.Front(sojourn.MaxAhead)
 		if err != nil {
 			return err

@@ -119,7 +119,7 @@ var mutants = []mutant{
 	{"bulk starts are tried for jobs that differ", "internal/sqlstore/claim/shapes.go", "\tcase !j.fits(rows):", "\tcase !j.fits(rows) && false:", "-run=^TestUnlikeJobs ./store/postgres"},
 	{"a refusal is decided from the cache", "internal/sqlstore/enqueue/plan.go", "if b.Cache.Validators != nil {\n\t\t\t\treturn nil, txn.Raced(", "if false {\n\t\t\t\treturn nil, txn.Raced(", "-run=^TestConformance$/^an_id ./store/postgres"},
 	{"a second try keeps the settings of the first", "internal/sqlstore/enqueue/plan.go", "\treq.restore()\n", "", "-run=^TestConformance$/^defaults ./store/postgres"},
-	{"a call does not see the one before it", "internal/sqlstore/enqueue/batch.go", "\t\t\tb.register()\n", "", "-run=^TestConformance$ ./store/postgres"},
+	{"a call does not see the one before it", "internal/sqlstore/enqueue/batch.go", "\t\t\tb.register()\n", "", "-run=^TestEnqueuesOfOneKey ./store/sqlite"},
 	{"bytes are those of the next row", "store/postgres/conn.go", "return append([]byte{}, v...)", "return v", "-run=^TestConformance$ ./store/postgres"},
 	{"all rows have the value of the first", "internal/sqlstore/jobrow/columnvalues.go", "if c.n > 0 && v != c.same || c.all != nil {", "if c.all != nil {", "./internal/sqlstore/jobrow"},
 	{"cached ids stay free when others write", "internal/sqlstore/txn/localrows.go", "\t\tk.free = nil\n", "", "-run=^TestLeasedIDs ./store/sqlite"},

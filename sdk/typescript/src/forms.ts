@@ -144,7 +144,7 @@ export interface Policy {
   keepKey?: Duration;
   backoff?: Backoff;
   onLost?: "retry" | "fail";
-  lateResponse?: "accept" | "inbox";
+  lateToInbox?: boolean;
   noExtend?: boolean;
   windows?: unknown[];
   stopAtWindowEnd?: boolean;

@@ -3,6 +3,7 @@ package inboxcmd
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -187,15 +188,17 @@ func (a *app) printCounts(counts sojourn.InboxCounts, now time.Time) error {
 			t.Row(string(o), text)
 		}
 	}
-	if err := t.Flush(); err != nil || len(counts.Recent) == 0 {
+	if err := t.Flush(); err != nil || len(counts.BySource) == 0 {
 		return err
 	}
 	if err := a.Printf("\nthe newest, since %s\n", terminal.Stamp(counts.Since, now)); err != nil {
 		return err
 	}
-	t = terminal.NewTable(a.Out, "SOURCE", "OUTCOME", "RESPONSES", "DUPLICATES")
-	for _, r := range counts.Recent {
-		t.Row(terminal.Short(r.Source, 32), string(r.Outcome), fmt.Sprint(r.Responses), fmt.Sprint(r.Duplicates))
+	t = terminal.NewTable(a.Out, "SOURCE", "OUTCOME", "RESPONSES")
+	for _, source := range slices.Sorted(maps.Keys(counts.BySource)) {
+		for _, outcome := range slices.Sorted(maps.Keys(counts.BySource[source])) {
+			t.Row(terminal.Short(source, 32), string(outcome), fmt.Sprint(counts.BySource[source][outcome]))
+		}
 	}
 	return t.Flush()
 }

@@ -111,7 +111,7 @@ func clocks(j *sojourn.Job, now time.Time) [][2]string {
 		}
 		lines = append(lines, [2]string{"deadline", text})
 	}
-	lines = append(lines, waits(j.Awaits, now)...)
+	lines = append(lines, waits(j.Waiting, now)...)
 	if j.Kept > 0 {
 		lines = append(lines, [2]string{"attached", terminal.Plural(int(j.Kept), "response") + " that no handler has received yet"})
 	}
@@ -119,7 +119,7 @@ func clocks(j *sojourn.Job, now time.Time) [][2]string {
 }
 
 // waits are what a job waits for, and the clocks of its wait.
-func waits(a *sojourn.Awaits, now time.Time) [][2]string {
+func waits(a *sojourn.Waiting, now time.Time) [][2]string {
 	if a == nil {
 		return nil
 	}

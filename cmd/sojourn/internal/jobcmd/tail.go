@@ -22,13 +22,13 @@ const tailHelp = `Follows a job until it is final and shows its steps, progress 
 
 // happened is one line of tail.
 type happened struct {
-	At      time.Time        `json:"at"`
-	Event   string           `json:"event"` // state, progress, log, history or result
-	Text    string           `json:"text"`
-	History *sojourn.Attempt `json:"history,omitempty"`
-	Log     *sojourn.LogLine `json:"log,omitempty"`
-	State   sojourn.State    `json:"state"` // of the job now
-	Job     *sojourn.Job     `json:"job,omitempty"`
+	At      time.Time             `json:"at"`
+	Event   string                `json:"event"` // state, progress, log, history or result
+	Text    string                `json:"text"`
+	History *sojourn.HistoryEntry `json:"history,omitempty"`
+	Log     *sojourn.LogLine      `json:"log,omitempty"`
+	State   sojourn.State         `json:"state"` // of the job now
+	Job     *sojourn.Job          `json:"job,omitempty"`
 }
 
 func (a *app) tailCommand() *cobra.Command {
@@ -144,7 +144,7 @@ func (f *follower) show(j *sojourn.Job, h happened) error {
 }
 
 // stepText is one entry of the history in a line.
-func stepText(h sojourn.Attempt) string {
+func stepText(h sojourn.HistoryEntry) string {
 	text := h.Outcome
 	if h.Purpose != sojourn.NoPurpose {
 		text = fmt.Sprintf("attempt %d, %s: %s", h.Attempt, h.Purpose, h.Outcome)
@@ -157,7 +157,7 @@ func stepText(h sojourn.Attempt) string {
 	return text
 }
 
-func actor(h sojourn.Attempt) string {
+func actor(h sojourn.HistoryEntry) string {
 	switch {
 	case h.By != "":
 		return "by " + h.By

@@ -121,8 +121,8 @@ func (a *app) printQueueWhy(w sojourn.QueueWhy, now time.Time) error {
 	if err := a.Printf("%s checked, %d of them could start\n", terminal.Plural(int(w.Asked), "job"), w.Open); err != nil {
 		return err
 	}
-	if w.Trouble.Count > 0 {
-		if err := a.Printf("the throttler has failed %d times, last %s: %s\n", w.Trouble.Count, terminal.Ago(w.Trouble.At, now), terminal.Clean(w.Trouble.Text)); err != nil {
+	if w.ThrottleErrors > 0 {
+		if err := a.Printf("the throttler has failed %d times, last %s: %s\n", w.ThrottleErrors, terminal.Ago(w.ThrottleErrorAt, now), terminal.Clean(w.ThrottleError)); err != nil {
 			return err
 		}
 	}

@@ -171,8 +171,8 @@ func paceLines(q sojourn.QueueStatus, now time.Time) (lines [][2]string) {
 	if s.Throttle != "" {
 		add("throttle", "%s", terminal.Clean(s.Throttle))
 	}
-	if q.Trouble.Count > 0 {
-		add("throttle failed", "%d times, last %s: %s", q.Trouble.Count, terminal.Ago(q.Trouble.At, now), terminal.Clean(q.Trouble.Text))
+	if q.ThrottleErrors > 0 {
+		add("throttle failed", "%d times, last %s: %s", q.ThrottleErrors, terminal.Ago(q.ThrottleErrorAt, now), terminal.Clean(q.ThrottleError))
 	}
 	return lines
 }

@@ -171,7 +171,7 @@ func (f queueFlags) apply(given func(string) bool, s *sojourn.QueueSettings) {
 	parse.Set(given("paused"), &s.Paused, f.paused)
 	parse.SetPointer(given("priority"), &s.Defaults.Priority, f.priority)
 	parse.SetPointer(given("weight"), &s.Defaults.Weight, f.weight)
-	p := &s.Defaults.Policy
+	p := &s.Defaults
 	parse.Set(given("max-attempts"), &p.MaxAttempts, f.policy.MaxAttempts)
 	parse.Set(given("max-crashes"), &p.MaxCrashes, f.policy.MaxCrashes)
 	parse.Set(given("run-timeout"), &p.RunTimeout, f.policy.RunTimeout)

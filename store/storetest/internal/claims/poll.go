@@ -46,7 +46,7 @@ func pollStep(s *kit.Scene) {
 	c := s.Running(sojourn.Key("k"), sojourn.Weight(3))
 	began := s.Now()
 	j := s.Finish(kit.Polled(c, time.Hour, kit.Every(10*time.Second)), sojourn.Awaiting)
-	s.At("the first poll", j.Awaits.Poll, began.Add(10*time.Second))
+	s.At("the first poll", j.Waiting.Poll, began.Add(10*time.Second))
 	s.Advance(10*time.Second - time.Microsecond)
 	s.ClaimNone("it is not due", kit.Polling)
 	s.Advance(time.Microsecond)
@@ -58,13 +58,13 @@ func pollStep(s *kit.Scene) {
 	s.Counters(c.Job.ID, 1, 0, 0)
 	s.ClaimNone("its poll step runs", kit.Polling)
 	j = s.State(c.Job.ID, sojourn.Running)
-	s.At("the end of the wait", j.Awaits.Until, began.Add(time.Hour))
+	s.At("the end of the wait", j.Waiting.Until, began.Add(time.Hour))
 	s.Advance(time.Second)
 	for i, wait := range []time.Duration{20 * time.Second, 40 * time.Second, 40 * time.Second} { // backed off, to the limit
 		j = s.Finish(kit.NoAnswer(p), sojourn.Awaiting)
-		kit.Same(s, "polls", j.Awaits.Polls, int32(i+1))
-		s.At("the next poll", j.Awaits.Poll, s.Now().Add(wait))
-		s.At("the end of the wait", j.Awaits.Until, began.Add(time.Hour))
+		kit.Same(s, "polls", j.Waiting.Polls, int32(i+1))
+		s.At("the next poll", j.Waiting.Poll, s.Now().Add(wait))
+		s.At("the end of the wait", j.Waiting.Until, began.Add(time.Hour))
 		s.Swept(wait-time.Microsecond, driver.Swept{})
 		s.ClaimNone("it is not due", kit.Polling)
 		s.Advance(time.Microsecond)
@@ -77,8 +77,8 @@ func pollStep(s *kit.Scene) {
 	d := s.Claim(kit.Polling)
 	kit.Same(s, "purpose", d.Purpose, sojourn.PurposeResume)
 	j = s.Finish(kit.Polled(d, 0, kit.Every(time.Minute)), sojourn.Awaiting) // a new wait counts from 0
-	kit.Same(s, "polls", j.Awaits.Polls, 0)
-	s.At("the first poll", j.Awaits.Poll, s.Now().Add(time.Minute))
+	kit.Same(s, "polls", j.Waiting.Polls, 0)
+	s.At("the first poll", j.Waiting.Poll, s.Now().Add(time.Minute))
 }
 
 func pollNobody(s *kit.Scene) {
@@ -98,7 +98,7 @@ func pollAnswer(s *kit.Scene) {
 	p := s.UnderPoll("k")
 	j := s.Finish(kit.Answers(p, "settled"), sojourn.Ready)
 	kit.Same(s, "resumed", j.Resumed, true)
-	kit.Same(s, "awaits", j.Awaits == nil, true)
+	kit.Same(s, "awaits", j.Waiting == nil, true)
 	s.ClaimNone("it is paused", pausedBy(s))
 	d := s.Claim()
 	kit.Same(s, "purpose", d.Purpose, sojourn.PurposeResume)
@@ -195,7 +195,7 @@ func pollFails(s *kit.Scene) {
 	o.Reason, o.Text = "gateway", "502"
 	j := s.Finish(o, sojourn.Awaiting)
 	s.Counters(p.Job.ID, 1, 0, 0)
-	s.At("the next poll", j.Awaits.Poll, s.Now().Add(20*time.Second))
+	s.At("the next poll", j.Waiting.Poll, s.Now().Add(20*time.Second))
 	as := s.Happened(p.Job.ID, "await", "no_answer")
 	kit.Same(s, "reason in the history", as[1].Reason, "gateway")
 	kit.Same(s, "reason of the job", j.Reason, "")
@@ -207,8 +207,8 @@ func pollFails(s *kit.Scene) {
 func pollReleased(s *kit.Scene) {
 	p := s.UnderPoll("k")
 	j := s.Finish(kit.Released(p), sojourn.Awaiting)
-	s.At("the next poll", j.Awaits.Poll, s.Now())
-	kit.Same(s, "polls", j.Awaits.Polls, 0)
+	s.At("the next poll", j.Waiting.Poll, s.Now())
+	kit.Same(s, "polls", j.Waiting.Polls, 0)
 	q := s.Claim(kit.Polling)
 	kit.Same(s, "purpose", q.Purpose, sojourn.PurposePoll)
 	kit.Same(s, "the epoch goes on", q.Lease.Epoch, p.Lease.Epoch+1)
@@ -220,7 +220,7 @@ func pollLost(s *kit.Scene) {
 	s.Swept(kit.LeaseTime, driver.Swept{Lost: 1})
 	j := s.State(p.Job.ID, sojourn.Awaiting)
 	s.Counters(p.Job.ID, 1, 0, 1)
-	s.At("the next poll", j.Awaits.Poll, s.Now().Add(20*time.Second))
+	s.At("the next poll", j.Waiting.Poll, s.Now().Add(20*time.Second))
 	s.Reports(kit.NoAnswer(p), driver.FinishLost)
 	s.InFlight(2, "after a lost poll step")
 	s.Advance(20 * time.Second)
@@ -237,7 +237,7 @@ func pollLost(s *kit.Scene) {
 	s.Claim(kit.Polling)
 	s.Swept(kit.LeaseTime, driver.Swept{Lost: 1})
 	j = s.State(p.Job.ID, sojourn.Awaiting)
-	kit.Same(s, "another poll", j.Awaits.Poll.IsZero(), true)
+	kit.Same(s, "another poll", j.Waiting.Poll.IsZero(), true)
 	s.Advance(time.Hour)
 	s.ClaimNone("its polls were lost too often", kit.Polling)
 	s.Respond("k")
@@ -271,7 +271,7 @@ func pollClocks(s *kit.Scene) {
 	p = start("between", 0, 25*time.Second) // a poll step is no sign of life of the other side
 	s.Advance(10 * time.Second)
 	j := s.Finish(kit.NoAnswer(p), sojourn.Awaiting)
-	s.At("beat", j.Awaits.Beat, s.Now().Add(5*time.Second))
+	s.At("beat", j.Waiting.Beat, s.Now().Add(5*time.Second))
 	s.Swept(5*time.Second, driver.Swept{TimedOut: 1})
 	kit.Same(s, "reason", s.State(p.Job.ID, sojourn.Scheduled).Reason, sojourn.ReasonBeat)
 	p = start("timeout", 0, 0, sojourn.Timeout(20*time.Second))
@@ -375,7 +375,7 @@ func pollRefused(s *kit.Scene) {
 	}
 	o := kit.Polled(c, 0, kit.Every(time.Second))
 	o.Wait.Polls = 30 // the store counts
-	kit.Same(s, "polls", s.Finish(o, sojourn.Awaiting).Awaits.Polls, 0)
+	kit.Same(s, "polls", s.Finish(o, sojourn.Awaiting).Waiting.Polls, 0)
 }
 
 func pollSetsKey(s *kit.Scene) {

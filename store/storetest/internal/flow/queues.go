@@ -114,8 +114,8 @@ func queueCounts(s *kit.Scene) {
 func queueDefaults(s *kit.Scene) {
 	p, w := int32(5), int32(0)
 	before := s.Enqueue(sojourn.Queue("q"))
-	s.SetQueue("q", sojourn.QueueSettings{Defaults: sojourn.QueueDefaults{Priority: &p, Weight: &w,
-		Policy: sojourn.Policy{MaxAttempts: 2, Timeout: time.Hour, Backoff: sojourn.Backoff{First: time.Second}}}})
+	s.SetQueue("q", sojourn.QueueSettings{Defaults: sojourn.Policy{Priority: &p, Weight: &w,
+		MaxAttempts: 2, Timeout: time.Hour, Backoff: sojourn.Backoff{First: time.Second}}})
 	j := s.Get(s.Enqueue(sojourn.Queue("q")))
 	kit.Same(s, "priority", j.Priority, 5)
 	kit.Same(s, "weight", j.Weight, 0)
@@ -134,7 +134,7 @@ func queueDefaults(s *kit.Scene) {
 
 func queueSettings(s *kit.Scene) {
 	p := int32(5)
-	all := sojourn.QueueSettings{Paused: true, Defaults: sojourn.QueueDefaults{Priority: &p, Policy: sojourn.Policy{KeepKey: time.Hour}},
+	all := sojourn.QueueSettings{Paused: true, Defaults: sojourn.Policy{Priority: &p, KeepKey: time.Hour},
 		Retention: sojourn.Retention{Age: time.Hour, Count: 10, FailedAge: time.Minute, FailedCount: 5}}
 	s.SetQueue("q", all)
 	kit.Same(s, "settings", kit.Text(s.Queue("q").Settings), kit.Text(all))
@@ -142,8 +142,8 @@ func queueSettings(s *kit.Scene) {
 	kit.Same(s, "settings", kit.Text(s.Queue("q").Settings), kit.Text(sojourn.QueueSettings{Retention: sojourn.Retention{Age: -1}}))
 	w := int32(-1)
 	for what, bad := range kit.InOrder(map[string]sojourn.QueueSettings{
-		"weight":          {Defaults: sojourn.QueueDefaults{Weight: &w}},
-		"policy":          {Defaults: sojourn.QueueDefaults{Policy: sojourn.Policy{Timeout: -1}}},
+		"weight":          {Defaults: sojourn.Policy{Weight: &w}},
+		"policy":          {Defaults: sojourn.Policy{Timeout: -1}},
 		"retention age":   {Retention: sojourn.Retention{Age: -2}},
 		"retention count": {Retention: sojourn.Retention{Count: -2}},
 	}) {

@@ -181,13 +181,13 @@ func throttleFails(s *kit.Scene) {
 	for _, id := range bad {
 		s.State(id, sojourn.Ready)
 	}
-	t := s.Queue(kit.Queue).Trouble
-	if t.Count < 2 || !strings.Contains(t.Text, "no idea about k1") && !strings.Contains(t.Text, "oops") || t.At.IsZero() {
+	t := s.Queue(kit.Queue)
+	if t.ThrottleErrors < 2 || !strings.Contains(t.ThrottleError, "no idea about k1") && !strings.Contains(t.ThrottleError, "oops") || t.ThrottleErrorAt.IsZero() {
 		s.Fatalf("the queue shows the trouble %+v", t)
 	}
 	s.Advance(15 * time.Second)
 	s.ClaimNone("the throttler fails")
-	if again := s.Queue(kit.Queue).Trouble; again.Count <= t.Count || !again.At.Equal(s.Now()) {
+	if again := s.Queue(kit.Queue); again.ThrottleErrors <= t.ThrottleErrors || !again.ThrottleErrorAt.Equal(s.Now()) {
 		s.Fatalf("later the trouble is %+v, it was %+v", again, t)
 	}
 }
@@ -208,7 +208,7 @@ func throttleHangs(s *kit.Scene) {
 	if n := asked.Load(); n > 2 { // by each process that takes part
 		s.Fatalf("it was asked %d times before it came back", n)
 	}
-	if t := s.Queue(kit.Queue).Trouble; !strings.Contains(t.Text, "longer than") {
+	if t := s.Queue(kit.Queue); !strings.Contains(t.ThrottleError, "longer than") {
 		s.Fatalf("the queue shows the trouble %+v", t)
 	}
 }
@@ -219,7 +219,7 @@ func throttleMissing(s *kit.Scene) {
 	s.Enqueue(sojourn.Queue("other"))
 	s.ClaimNone("this process has no throttler")
 	s.Claim(kit.From("other"))
-	if t := s.Queue(kit.Queue).Trouble; !strings.Contains(t.Text, "option Throttle") {
+	if t := s.Queue(kit.Queue); !strings.Contains(t.ThrottleError, "option Throttle") {
 		s.Fatalf("the queue shows the trouble %+v", t)
 	}
 	err := sojourn.NewClient(s.Store).Queues().Set(s.Ctx, kit.Queue, sojourn.QueueSettings{Throttle: "true"})

@@ -114,7 +114,7 @@ func changeAwaiting(s *kit.Scene) {
 	kit.Same(s, "priority", j.Priority, p)
 	kit.Same(s, "tags", strings.Join(j.Tags, " "), "urgent")
 	s.At("wake_at", j.WakeAt, before.WakeAt)
-	s.At("the end of the wait", j.Awaits.Until, before.Awaits.Until)
+	s.At("the end of the wait", j.Waiting.Until, before.Waiting.Until)
 	e := s.History(c.Job.ID)
 	last := e[len(e)-1]
 	kit.Same(s, "the entry in the history", last.Outcome+" by "+last.By+" "+last.State.String(), "edited by ops awaiting")

@@ -83,7 +83,7 @@ func enqueuePast(s *kit.Scene) {
 func enqueueFields(s *kit.Scene) {
 	p := sojourn.Policy{MaxAttempts: 7, MaxCrashes: sojourn.Unlimited, RunTimeout: time.Minute, Timeout: time.Hour, Deadline: 48 * time.Hour,
 		DecideWithin: 3 * time.Minute, KeepKey: time.Second, OnLost: sojourn.Fail, OnPanic: sojourn.Fail,
-		LateResponse: sojourn.InboxLate, NoExtend: new(true), StopAtWindowEnd: new(true),
+		LateToInbox: new(true), NoExtend: new(true), StopAtWindowEnd: new(true),
 		Windows: []sojourn.Windows{{{Start: "00:00", End: "23:59:59", Zone: "Europe/Berlin", Except: []string{"2026-12-25"}}, {Start: "12:00", End: "12:00"}}},
 		Backoff: sojourn.Backoff{First: 1500 * time.Millisecond, Factor: 2.5, Limit: 7 * time.Minute, Jitter: 0.25}}
 	j := s.Job(kit.OfKind("mail.send:v2/eu-1"), sojourn.Queue("mail_OUT"), sojourn.Key("Bestellung № 42 ü"), sojourn.Group("Händler/7"), kit.Args("{\"a\": [ 1.0 ] }\n"),

@@ -17,17 +17,17 @@ var policyTrials = []kit.Trial{
 
 // strictest sets every value that can be reset.
 var strictest = sojourn.Policy{RunTimeout: time.Minute, Deadline: time.Hour, KeepKey: time.Hour, OnLost: sojourn.Fail, OnPanic: sojourn.Fail,
-	LateResponse: sojourn.InboxLate, NoExtend: new(true), StopAtWindowEnd: new(true), Windows: []sojourn.Windows{{{Start: "00:00", End: "23:00"}}}}
+	LateToInbox: new(true), NoExtend: new(true), StopAtWindowEnd: new(true), Windows: []sojourn.Windows{{{Start: "00:00", End: "23:00"}}}}
 
 // mildest resets all of these values.
 var mildest = sojourn.Policy{RunTimeout: sojourn.None, Deadline: sojourn.None, KeepKey: sojourn.None, OnLost: sojourn.Retry, OnPanic: sojourn.Retry,
-	LateResponse: sojourn.AcceptLate, NoExtend: new(false), StopAtWindowEnd: new(false), Windows: []sojourn.Windows{}}
+	LateToInbox: new(false), NoExtend: new(false), StopAtWindowEnd: new(false), Windows: []sojourn.Windows{}}
 
 // mild wants the policy to have nothing of strictest.
 func mild(s *kit.Scene, what string, p sojourn.Policy) {
 	s.Helper()
 	if p.RunTimeout != 0 || p.Deadline != 0 || p.KeepKey != 0 || p.OnLost != sojourn.Retry || p.OnPanic != sojourn.Retry ||
-		p.LateResponse != sojourn.AcceptLate || p.Strict() || p.Stops() || len(p.Windows) > 0 {
+		p.InboxLate() || p.Strict() || p.Stops() || len(p.Windows) > 0 {
 		s.Fatalf("%s has the policy %s, want that of a job of which nothing is said", what, kit.Text(p))
 	}
 }
@@ -42,7 +42,7 @@ func policyBack(s *kit.Scene) {
 	mild(s, "over the kind", store(k.New(1, kit.Policy(mildest))).Policy)
 	ofQueue := strictest
 	ofQueue.Windows = nil // a queue has windows of its own
-	s.SetQueue("strict", sojourn.QueueSettings{Defaults: sojourn.QueueDefaults{Policy: ofQueue}})
+	s.SetQueue("strict", sojourn.QueueSettings{Defaults: ofQueue})
 	kit.Same(s, "the queue's own", store(sojourn.NewJob(kit.Kind, nil, sojourn.Queue("strict"))).Policy.OnLost, sojourn.Fail)
 	mild(s, "over the queue", store(sojourn.NewJob(kit.Kind, nil, sojourn.Queue("strict"), kit.Policy(mildest))).Policy)
 	mild(s, "over both", store(k.New(1, sojourn.Queue("strict"), kit.Policy(mildest))).Policy)

@@ -253,7 +253,7 @@ func cloneFinal(s *kit.Scene) {
 	if text := s.Edit(failed.Job.ID, sojourn.Edit{Action: sojourn.EditCancel}).Err.Error(); !strings.Contains(text, "redrive it") {
 		s.Fatalf("cancel of a failed job says %q", text)
 	}
-	s.SetQueue(kit.Queue, sojourn.QueueSettings{Defaults: sojourn.QueueDefaults{Policy: sojourn.Policy{Deadline: time.Hour}}})
+	s.SetQueue(kit.Queue, sojourn.QueueSettings{Defaults: sojourn.Policy{Deadline: time.Hour}})
 	e, err := c.Jobs().Clone(s.Ctx, done.ID)
 	s.Must(err, "Clone")
 	kit.Same(s, "another id", e.ID != done.ID && !e.Duplicate, true)

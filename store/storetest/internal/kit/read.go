@@ -71,7 +71,7 @@ func (s *environment) Finds(f sojourn.Filter, want ...sojourn.ID) {
 }
 
 // History reads the history of a job and checks that it is complete.
-func (s *environment) History(id sojourn.ID) []sojourn.Attempt {
+func (s *environment) History(id sojourn.ID) []sojourn.HistoryEntry {
 	s.Helper()
 	as, err := s.Store.History(s.Ctx, id, 0, sojourn.MaxFind)
 	s.Must(err, "History of %d", id)
@@ -96,7 +96,7 @@ func (s *environment) History(id sojourn.ID) []sojourn.Attempt {
 }
 
 // Happened wants the history of a job to have these outcomes.
-func (s *environment) Happened(id sojourn.ID, want ...string) []sojourn.Attempt {
+func (s *environment) Happened(id sojourn.ID, want ...string) []sojourn.HistoryEntry {
 	s.Helper()
 	as := s.History(id)
 	var got []string

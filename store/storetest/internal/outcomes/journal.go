@@ -119,7 +119,7 @@ func busy(s *kit.Scene, entries int) sojourn.ID {
 
 // holdsHistory wants the history to be the first entry and the newest ones up to last, and to count
 // the dropped entries.
-func holdsHistory(s *kit.Scene, id sojourn.ID, last int32) []sojourn.Attempt {
+func holdsHistory(s *kit.Scene, id sojourn.ID, last int32) []sojourn.HistoryEntry {
 	s.Helper()
 	h := s.History(id)
 	want := min(int(last), sojourn.MaxHistory+1)
@@ -164,7 +164,7 @@ func historyBound(s *kit.Scene) {
 func historyPages(s *kit.Scene) {
 	id := busy(s, sojourn.MaxHistory+20)
 	whole := s.History(id)
-	var got []sojourn.Attempt
+	var got []sojourn.HistoryEntry
 	for after := int32(0); ; after = got[len(got)-1].Seq {
 		page, err := s.Store.History(s.Ctx, id, after, 17)
 		s.Must(err, "History")

@@ -76,7 +76,7 @@ func linkTwiceRetry(s *kit.Scene) {
 	s.Became(s.Respond("", kit.Token(d.Job.Token)), sojourn.Applied, c.Job.ID)
 	s.Cancel(c.Job.ID)
 	// An unused response of an attempt is for the next Await, and ends with it.
-	e := s.Running(sojourn.Key("l"), kit.Policy(sojourn.Policy{LateResponse: sojourn.InboxLate}), kit.Steady(time.Minute))
+	e := s.Running(sojourn.Key("l"), kit.Policy(sojourn.Policy{LateToInbox: new(true)}), kit.Steady(time.Minute))
 	for range 2 {
 		s.Became(s.Respond("", kit.Token(e.Job.Token)), sojourn.Early, e.Job.ID)
 	}

@@ -41,8 +41,8 @@ func progressAwaiting(s *kit.Scene) {
 	j := s.State(c.Job.ID, sojourn.Awaiting)
 	kit.Same(s, "progress", j.Progress, "40 %")
 	kit.Same(s, "kept", j.Kept, 0)
-	s.At("the end of the wait", j.Awaits.Until, before.Awaits.Until)
-	kit.Same(s, "a beat", j.Awaits.Beat.IsZero(), true)
+	s.At("the end of the wait", j.Waiting.Until, before.Waiting.Until)
+	kit.Same(s, "a beat", j.Waiting.Beat.IsZero(), true)
 	s.Became(s.Respond("", kit.ToJob(c.Job.ID), kit.Progress("")), sojourn.Applied, c.Job.ID)
 	kit.Same(s, "progress without a text", s.Get(c.Job.ID).Progress, "40 %")
 	s.Became(s.Respond("", kit.Token(c.Job.Token), kit.Progress("80 %")), sojourn.Applied, c.Job.ID)
@@ -58,14 +58,14 @@ func progressBeat(s *kit.Scene) {
 	c := s.Running(sojourn.Key("k"), kit.Steady(time.Minute))
 	began := s.Now()
 	j := s.Finish(beating(c, time.Hour, 10*time.Second), sojourn.Awaiting)
-	s.At("beat", j.Awaits.Beat, began.Add(10*time.Second))
+	s.At("beat", j.Waiting.Beat, began.Add(10*time.Second))
 	s.At("wake_at", j.WakeAt, began.Add(10*time.Second))
 	for range 3 {
 		s.Swept(9*time.Second, driver.Swept{})
 		s.Respond("k", kit.Progress("still at it"))
 		j = s.State(c.Job.ID, sojourn.Awaiting)
-		s.At("beat", j.Awaits.Beat, s.Now().Add(10*time.Second))
-		s.At("until", j.Awaits.Until, began.Add(time.Hour))
+		s.At("beat", j.Waiting.Beat, s.Now().Add(10*time.Second))
+		s.At("until", j.Waiting.Until, began.Add(time.Hour))
 	}
 	s.Swept(10*time.Second-time.Microsecond, driver.Swept{})
 	s.Swept(time.Microsecond, driver.Swept{TimedOut: 1})
@@ -77,7 +77,7 @@ func progressBeat(s *kit.Scene) {
 	s.Advance(time.Minute)
 	d := s.Claim() // the next wait has a beat only if it sets one
 	j = s.Finish(kit.Await(d, 0), sojourn.Awaiting)
-	kit.Same(s, "a beat", j.Awaits.Beat.IsZero(), true)
+	kit.Same(s, "a beat", j.Waiting.Beat.IsZero(), true)
 	s.Swept(time.Hour, driver.Swept{})
 }
 
@@ -152,13 +152,13 @@ func progressNoAnswer(s *kit.Scene) {
 	s.Became(s.Respond("a", kit.Progress("x")), sojourn.Applied, c.Job.ID)
 	s.Became(s.Respond("b"), sojourn.Early, c.Job.ID)
 	j := s.State(c.Job.ID, sojourn.Awaiting)
-	if len(j.Awaits.Answered) != 1 || j.Awaits.Answered[0] != "b" || len(j.Awaits.Keys) != 2 || j.Awaits.Mode != sojourn.WaitAll {
-		s.Fatalf("the job shows that it awaits %+v, want all of a and b, and b answered", j.Awaits)
+	if len(j.Waiting.Answered) != 1 || j.Waiting.Answered[0] != "b" || len(j.Waiting.Keys) != 2 || j.Waiting.Mode != sojourn.WaitAll {
+		s.Fatalf("the job shows that it awaits %+v, want all of a and b, and b answered", j.Waiting)
 	}
 	s.Became(s.Respond("a"), sojourn.Applied, c.Job.ID)
 	d := s.Claim()
 	kit.Same(s, "answers", len(d.Job.Responses), 2)
-	kit.Same(s, "nothing awaited", d.Job.Awaits == nil, true)
+	kit.Same(s, "nothing awaited", d.Job.Waiting == nil, true)
 	kit.Same(s, "the winner in the history", s.Happened(c.Job.ID, "await", "responded")[1].By != "", true)
 }
 

@@ -190,7 +190,7 @@ func respondRetry(s *kit.Scene) {
 }
 
 func respondInboxLate(s *kit.Scene) {
-	c := s.Retrying(sojourn.Key("k"), kit.Policy(sojourn.Policy{LateResponse: sojourn.InboxLate}))
+	c := s.Retrying(sojourn.Key("k"), kit.Policy(sojourn.Policy{LateToInbox: new(true)}))
 	r := s.Respond("k", kit.Body("late"))
 	s.Became(r, sojourn.Early, c.Job.ID)
 	s.State(c.Job.ID, sojourn.Scheduled)

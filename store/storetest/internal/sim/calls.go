@@ -141,7 +141,7 @@ func (m *model) fill(j *job, in *sojourn.Job) {
 		m.queues[in.Queue] = sojourn.QueueSettings{}
 	}
 	c := *in
-	c.Resolve(sojourn.QueueDefaults{})
+	c.Resolve(sojourn.Policy{})
 	j.queue, j.args, j.priority, j.Weight, j.Policy = c.Queue, string(c.Args), c.Priority, c.Weight, c.Policy
 	j.runAt, j.State = m.now+c.Delay.Microseconds(), m.startState(in)
 	j.deadline = m.deadlineOf(c.Policy)

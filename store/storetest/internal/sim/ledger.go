@@ -55,7 +55,7 @@ func (l *ledger) claimed(c driver.Claimed, now int64) string {
 			s.limit = min(s.limit, now+(left+c.LeaseFor).Microseconds())
 		}
 	}
-	if a := c.Job.Awaits; a != nil { // a wait ends by its own clocks under a poll step too
+	if a := c.Job.Waiting; a != nil { // a wait ends by its own clocks under a poll step too
 		for _, end := range []time.Time{a.Until, a.Beat} {
 			if !end.IsZero() {
 				s.limit = min(s.limit, end.UnixMicro())

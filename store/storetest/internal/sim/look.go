@@ -92,7 +92,7 @@ func shown(j *sojourn.Job) string {
 		hand = append(hand, m.MessageID)
 	}
 	return fmt.Sprintf(form, j.State, j.Resumed, j.Purpose, j.Worker, j.Generation, j.Epoch, j.Attempt, j.Failures, j.Crashes, j.Kept, hand,
-		awaits(j.Awaits), j.Kind, j.Queue, j.Key, j.Priority, j.Weight, j.Args, j.Checkpoint, j.Progress, j.Result, j.Reason,
+		awaits(j.Waiting), j.Kind, j.Queue, j.Key, j.Priority, j.Weight, j.Args, j.Checkpoint, j.Progress, j.Result, j.Reason,
 		micros(j.RunAt), micros(j.WakeAt), micros(j.UpdatedAt), micros(j.FinishedAt))
 }
 
@@ -117,18 +117,18 @@ func (m *model) shows(j *job) string {
 		awaits(m.awaits(j)), j.kind, j.queue, j.key, j.priority, j.Weight, j.args, j.checkpoint, j.progress, j.result, reason, j.runAt, wake, j.updated, j.finished)
 }
 
-func awaits(a *sojourn.Awaits) string {
+func awaits(a *sojourn.Waiting) string {
 	if a == nil {
 		return "nothing"
 	}
 	return fmt.Sprintf("%s of %q, answered %q, until %d, beat %d, poll %d after %d", a.Mode, a.Keys, a.Answered, micros(a.Until), micros(a.Beat), micros(a.Poll), a.Polls)
 }
 
-func (m *model) awaits(j *job) *sojourn.Awaits {
+func (m *model) awaits(j *job) *sojourn.Waiting {
 	if j.State != sojourn.Awaiting && j.Purpose != sojourn.PurposePoll {
 		return nil
 	}
-	a := sojourn.Awaits{Mode: j.Wait.Mode, Keys: j.Wait.Keys, Polls: j.Wait.Polls}
+	a := sojourn.Waiting{Mode: j.Wait.Mode, Keys: j.Wait.Keys, Polls: j.Wait.Polls}
 	if len(a.Keys) == 0 && j.key != "" {
 		a.Keys = []string{j.key}
 	}

@@ -53,7 +53,7 @@ func (r actor) job(next bool) sojourn.Job {
 		p.KeepKey = 10 * time.Minute
 	}
 	if r.chance(20) {
-		p.LateResponse = sojourn.InboxLate
+		p.LateToInbox = new(true)
 	}
 	if r.chance(10) {
 		p.OnLost = sojourn.Fail

@@ -168,7 +168,7 @@ func sameContent(s *kit.Scene) {
 	kit.Same(s, "a repeat after a move and an edit", s.Put(full).Duplicate, true)
 	s.Put(s.Job(sojourn.Key("k"), kit.Args("new"), sojourn.OnKeyConflict(sojourn.Replace)))
 	kit.Same(s, "a repeat after a replace", s.Put(full).Duplicate, true)
-	s.SetQueue(kit.Queue, sojourn.QueueSettings{Defaults: sojourn.QueueDefaults{Priority: &pick, Policy: sojourn.Policy{MaxAttempts: 3, KeepKey: time.Hour}}})
+	s.SetQueue(kit.Queue, sojourn.QueueSettings{Defaults: sojourn.Policy{Priority: &pick, MaxAttempts: 3, KeepKey: time.Hour}})
 	kit.Same(s, "a repeat after other defaults of the queue", s.Put(full).Duplicate, true)
 
 	j := s.Job(sojourn.Key("j"))
