@@ -50,11 +50,15 @@ type Schedules struct{ store Store }
 // Of returns the calls about schedules of a client. If its store keeps none, each call returns an
 // error with CodeInvalid. The stores of this module keep them.
 func Of(c *sojourn.Client) Schedules {
-	s, _ := c.Store().(Store)
-	if s == nil {
-		s = none{}
+	return Schedules{StoreOf(c.Store())}
+}
+
+// StoreOf is a store's ability to keep schedules. If it has none, each call returns an error.
+func StoreOf(s sojourn.Store) Store {
+	if keeps, ok := s.(Store); ok {
+		return keeps
 	}
-	return Schedules{s}
+	return none{}
 }
 
 // Set stores a schedule, in the place of one with the same name, and returns it with its next ticks

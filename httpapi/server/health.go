@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -55,10 +56,7 @@ func (s *Server) Sweep(ctx context.Context) {
 		if err == nil && swept.Total() >= sweepLimit {
 			continue
 		}
-		next := sweepEvery
-		if err == nil && swept.NextTick > 0 { // a schedule is due sooner
-			next = min(next, swept.NextTick)
-		}
+		next := min(sweepEvery, cmp.Or(swept.NextTick, sweepEvery)) // a schedule may be due sooner
 		select {
 		case <-ctx.Done():
 			return

@@ -11,26 +11,17 @@ type setScheduleIn struct {
 	Body     wire.NewSchedule
 }
 
-// setSchedule is an operation that stores a schedule, or only tests it. The store checks the queue
-// of the schedule that is stored now.
+// setSchedule is an operation that stores a schedule, or only tests it.
 func setSchedule(mode schedule.Mode) func(*call, *setScheduleIn) (wire.Schedule, error) {
 	return func(c *call, in *setScheduleIn) (wire.Schedule, error) {
-		store, keeps := c.store.(schedule.Store)
-		if !keeps {
-			return wire.Schedule{}, unsupported()
-		}
 		d := in.Body.Domain(in.Schedule)
+		in.Body.Job.Args = nil
+		c.detail = in.Body
 		if err := c.who.may(access.VerbEnqueue, d.Job.Queue, d.Job.Kind); err != nil {
 			return wire.Schedule{}, err
 		}
-		shown := in.Body
-		shown.Job.Args = nil
-		c.detail = shown
-		out, err := store.SetSchedule(c.ctx, d, mode)
-		if err != nil {
-			return wire.Schedule{}, err
-		}
-		return wire.ScheduleOf(out), nil
+		out, err := schedule.StoreOf(c.store).SetSchedule(c.ctx, d, mode)
+		return wire.ScheduleOf(out), err
 	}
 }
 
@@ -41,13 +32,9 @@ type listSchedulesIn struct {
 	Limit  int      `query:"limit" doc:"1 to 1,000; default 100"`
 }
 
-func listSchedules(c *call, in *listSchedulesIn) (wire.SchedulesAnswer, error) {
-	store, keeps := c.store.(schedule.Store)
-	if !keeps {
-		return wire.SchedulesAnswer{}, unsupported()
-	}
-	found, err := store.Schedules(c.ctx, in.Prefix, in.After, in.Limit, in.Names...) // it leaves out what the caller may not see
-	out := wire.SchedulesAnswer{Schedules: make([]wire.Schedule, len(found))}
+func listSchedules(c *call, in *listSchedulesIn) (out wire.SchedulesAnswer, err error) {
+	found, err := schedule.StoreOf(c.store).Schedules(c.ctx, in.Prefix, in.After, in.Limit, in.Names...) // it leaves out what the caller may not see
+	out.Schedules = make([]wire.Schedule, len(found))
 	for i, d := range found {
 		out.Schedules[i] = wire.ScheduleOf(d)
 	}
@@ -61,14 +48,7 @@ type scheduleIn struct {
 // changeSchedule is an operation that carries out an action. The store checks the queue.
 func changeSchedule(a schedule.Action) func(*call, *scheduleIn) (wire.Schedule, error) {
 	return func(c *call, in *scheduleIn) (wire.Schedule, error) {
-		store, keeps := c.store.(schedule.Store)
-		if !keeps {
-			return wire.Schedule{}, unsupported()
-		}
-		out, err := store.ChangeSchedule(c.ctx, in.Schedule, a)
-		if err != nil {
-			return wire.Schedule{}, err
-		}
-		return wire.ScheduleOf(out), nil
+		out, err := schedule.StoreOf(c.store).ChangeSchedule(c.ctx, in.Schedule, a)
+		return wire.ScheduleOf(out), err
 	}
 }

@@ -58,6 +58,9 @@ func (n NewSchedule) Domain(name string) schedule.Schedule {
 
 // ScheduleOf shows a schedule.
 func ScheduleOf(s schedule.Schedule) Schedule {
+	if s.Job == nil { // of a call that has failed
+		return Schedule{}
+	}
 	return Schedule{s.Name, NewScheduleOf(&s), s.Text, s.Next, s.Paused, s.Problem, s.LastTick, s.LastJob, s.Runs, s.Skipped, s.Revision, s.Owner,
 		s.CreatedAt, s.UpdatedAt}
 }

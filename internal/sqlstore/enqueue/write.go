@@ -119,7 +119,7 @@ func (b *Batch) insertJobs(fresh []*sojourn.Job, contents [][]byte) error {
 		}
 		origin := ""
 		if b.Ticks {
-			if origin, err = jobrow.JSONText(txn.Origin{Schedule: j.Schedule, Tick: j.ScheduledFor.UnixMicro()}); err != nil {
+			if origin, err = jobrow.OriginOf(j); err != nil {
 				return err
 			}
 		}

@@ -2,14 +2,14 @@ package schedules
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"encoding/json"
-	"hash/fnv"
 	"slices"
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/access"
-	"github.com/sojourn-queue/sojourn/internal/inside"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/lifecycle"
@@ -216,9 +216,9 @@ func EndHold(t *txn.Tx, queue string) error {
 
 // jitter is the delay of one tick's job, the same in every process.
 func jitter(name string, tick time.Time, most time.Duration) time.Duration {
-	h := fnv.New64a()
-	h.Write([]byte(name)) // never fails
-	return time.Duration(inside.Unit(h.Sum64(), uint64(tick.Unix())) * float64(most))
+	sum := sha256.Sum256([]byte(name + tick.UTC().Format(time.RFC3339)))
+	part := float64(binary.BigEndian.Uint64(sum[:])>>11) / (1 << 53)
+	return time.Duration(part * float64(most))
 }
 
 // pausedIn reports whether a queue, all queues, or a kind in it hand out no jobs.
@@ -269,7 +269,7 @@ func (s *Scheduler) liveJobs(t *txn.Tx, d *row) (ids []int64, err error) {
 }
 
 // cancel ends live jobs.
-func cancel(t *txn.Tx, ids []int64, schedule string) error {
+func cancel(t *txn.Tx, ids []int64, name string) error {
 	for _, id := range ids {
 		was, err := t.LoadOne(sojourn.ID(id))
 		if err != nil {
@@ -278,11 +278,11 @@ func cancel(t *txn.Tx, ids []int64, schedule string) error {
 		if was == nil { // it has ended meanwhile
 			continue
 		}
-		tr, err := rules.Decide(was.Row, rules.Event{Type: rules.EventCancel, Reason: "the next run of schedule " + schedule})
+		tr, err := rules.Decide(was.Row, rules.Event{Type: rules.EventCancel, Reason: "the next run of schedule " + name})
 		if err != nil {
 			return err
 		}
-		if _, err := lifecycle.Apply(t, was, tr, lifecycle.Change{By: "schedule:" + schedule}); err != nil {
+		if _, err := lifecycle.Apply(t, was, tr, lifecycle.Change{By: "schedule:" + name}); err != nil {
 			return err
 		}
 	}

@@ -17,12 +17,6 @@ type JobColumns struct {
 	Args                                   []byte // nil if they were not read
 }
 
-// Origin is what has made a job, as stored in JSON; most jobs have none.
-type Origin struct {
-	Schedule string `json:"schedule"`
-	Tick     int64  `json:"tick"` // its nominal time
-}
-
 // JobColumnList lists the columns in a statement, as columns of sj_job j.
 const JobColumnList = `j.grp, j.content_type, j.tags, j.meta, j.orig_run_at_us, j.created_us, j.origin`
 
@@ -43,14 +37,7 @@ func (c *JobColumns) SetOn(j *sojourn.Job) error {
 			return fmt.Errorf("meta of job %d: %w", j.ID, err)
 		}
 	}
-	if c.Origin != "" {
-		var o Origin
-		if err := json.Unmarshal([]byte(c.Origin), &o); err != nil {
-			return fmt.Errorf("origin of job %d: %w", j.ID, err)
-		}
-		j.Schedule, j.ScheduledFor = o.Schedule, jobrow.Time(o.Tick)
-	}
-	return nil
+	return jobrow.SetOrigin(j, c.Origin)
 }
 
 // ScanJobColumns reads JobColumnList from column from on, and the args after it.
