@@ -21,7 +21,7 @@ type fakeStore struct {
 	finds     []Filter
 	onFind    func(call int, f Filter) ([]Job, error)
 	edits     []Edit
-	onEdit    func(f Filter, e Edit) (Edited, error)
+	onEdit    func(f Filter, e Edit) (Page[Edited], error)
 	closed    bool
 }
 
@@ -72,7 +72,7 @@ func (s *fakeStore) Find(_ context.Context, f Filter) ([]Job, error) {
 	return s.onFind(len(s.finds), f)
 }
 
-func (s *fakeStore) Edit(_ context.Context, f Filter, e Edit) (Edited, error) {
+func (s *fakeStore) Edit(_ context.Context, f Filter, e Edit) (Page[Edited], error) {
 	s.edits = append(s.edits, e)
 	return s.onEdit(f, e)
 }

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// Page is a page of a list. Next is the After of the filter for the next page, "" if this is the
-// last one.
+// Page is a page of a list.
 type Page[T any] struct {
 	Items []T
-	Next  string
+	Next  string // the After of the filter for the next page, "" if this is the last one
+	Total int    // of EditAll with DryRun: the jobs that the filter matches, on all pages
 }
 
 // pages walks through a list from page to page.
@@ -149,12 +149,12 @@ func (j Jobs) Purge(ctx context.Context, id ID) error {
 
 // Tag adds tags to a job in any state. A handler that runs does not see them.
 func (j Jobs) Tag(ctx context.Context, id ID, tags ...string) error {
-	return j.edit(ctx, id, Edit{Action: EditChange, Change: Change{AddTags: &tags}})
+	return j.edit(ctx, id, Edit{Action: EditChange, AddTags: &tags})
 }
 
 // Untag removes tags from a job in any state. Tags that it does not have are no error.
 func (j Jobs) Untag(ctx context.Context, id ID, tags ...string) error {
-	return j.edit(ctx, id, Edit{Action: EditChange, Change: Change{RemoveTags: &tags}})
+	return j.edit(ctx, id, Edit{Action: EditChange, RemoveTags: &tags})
 }
 
 // Clone stores a new job with the args of a live or ended job; see Job.Clone. A call repeated after
@@ -170,13 +170,13 @@ func (j Jobs) Clone(ctx context.Context, id ID, options ...Option) (Enqueued, er
 
 // Edit cancels, fails, redrives, purges or changes one job. ErrNotFound if there is no such job;
 // ErrConflict if its state does not allow the action.
-func (j Jobs) Edit(ctx context.Context, id ID, e Edit) (EditedItem, error) {
+func (j Jobs) Edit(ctx context.Context, id ID, e Edit) (Edited, error) {
 	edited, err := j.EditAll(ctx, Filter{IDs: []ID{id}}, e)
 	switch {
 	case err != nil:
-		return EditedItem{}, err
+		return Edited{}, err
 	case len(edited.Items) == 0:
-		return EditedItem{}, NotFound("no job has the id %d", id)
+		return Edited{}, NotFound("no job has the id %d", id)
 	}
 	return edited.Items[0], edited.Items[0].Err
 }
@@ -186,9 +186,9 @@ func (j Jobs) edit(ctx context.Context, id ID, e Edit) error {
 	return err
 }
 
-// EditAll edits the jobs that f finds, at most MaxFind a call: while Edited.More, call again. One
-// refusal does not stop the others.
-func (j Jobs) EditAll(ctx context.Context, f Filter, e Edit) (Edited, error) {
+// EditAll edits the jobs that f finds, at most MaxFind a call, in the order of List; the next page
+// has the others. One refusal does not stop the others.
+func (j Jobs) EditAll(ctx context.Context, f Filter, e Edit) (Page[Edited], error) {
 	if e.By == "" {
 		e.By = j.c.by
 	}
@@ -229,34 +229,32 @@ func (q Queues) All(ctx context.Context) iter.Seq2[QueueStatus, error] {
 // has set or paused stays: see Overrides in the result, which has no counts. The same declaration
 // writes nothing. ErrConflict if s does not fit with an operator's settings (shares need a limit).
 func (c *Client) DeclareQueue(ctx context.Context, queue string, s QueueSettings) (QueueStatus, error) {
-	return c.store.ChangeQueue(ctx, queue, QueueChange{Declare: &s})
+	return c.store.DeclareQueue(ctx, queue, s)
 }
 
 // Update changes single settings for an operator, and creates the queue if needed. They stay in
 // force, whatever programs declare, until they are reset. The result has no counts.
 func (q Queues) Update(ctx context.Context, queue string, p QueuePatch) (QueueStatus, error) {
-	return q.c.store.ChangeQueue(ctx, queue, QueueChange{Update: &p})
+	return q.c.store.UpdateQueue(ctx, queue, p)
 }
 
 // Pause stops handing out jobs of a queue, or of these kinds in it, until Resume. It is not a
 // setting: neither a declaration nor an update ends it. ErrNotFound if there is no such queue.
 func (q Queues) Pause(ctx context.Context, queue string, kinds ...string) error {
-	return q.change(ctx, queue, QueueChange{Paused: new(true), Kinds: kinds})
+	_, err := q.c.store.PauseQueue(ctx, queue, true, kinds...)
+	return err
 }
 
 // Resume ends a pause of the queue, or those of these kinds; kinds and queue are paused separately.
 func (q Queues) Resume(ctx context.Context, queue string, kinds ...string) error {
-	return q.change(ctx, queue, QueueChange{Paused: new(false), Kinds: kinds})
+	_, err := q.c.store.PauseQueue(ctx, queue, false, kinds...)
+	return err
 }
 
 // Set makes s the settings in force, with its pauses: what differs from the declared settings
 // becomes the operator's. It creates the queue if needed. Update changes single settings.
 func (q Queues) Set(ctx context.Context, queue string, s QueueSettings) error {
-	return q.change(ctx, queue, QueueChange{Set: &s})
-}
-
-func (q Queues) change(ctx context.Context, queue string, c QueueChange) error {
-	_, err := q.c.store.ChangeQueue(ctx, queue, c)
+	_, err := q.c.store.SetQueue(ctx, queue, s)
 	return err
 }
 
@@ -321,22 +319,22 @@ func (i Inbox) NearMisses(ctx context.Context, kind, key string) ([]NearMiss, er
 // later. It returns the result of the new response; a repeated call is a duplicate. ErrNotFound if
 // there is no such response; ErrConflict if a job has it or will get it automatically.
 func (i Inbox) Match(ctx context.Context, seq int64, to Response) (Responded, error) {
-	return i.edit(ctx, InboxEdit{Seq: seq, Action: InboxMatch, Job: to.Job, Kind: to.Kind, Key: to.Key})
+	return i.edit(ctx, seq, InboxMatch, to)
 }
 
 // Retry sends the response seq again to its original address. Errors as for Match.
 func (i Inbox) Retry(ctx context.Context, seq int64) (Responded, error) {
-	return i.edit(ctx, InboxEdit{Seq: seq, Action: InboxRetry})
+	return i.edit(ctx, seq, InboxRetry, Response{})
 }
 
 // Discard marks the response seq as discarded; a job that keeps it loses it. Errors as for Match.
 func (i Inbox) Discard(ctx context.Context, seq int64) (Responded, error) {
-	return i.edit(ctx, InboxEdit{Seq: seq, Action: InboxDiscard})
+	return i.edit(ctx, seq, InboxDiscard, Response{})
 }
 
-func (i Inbox) edit(ctx context.Context, e InboxEdit) (Responded, error) {
-	e.By = i.c.by
-	return i.c.store.EditInbox(ctx, e)
+func (i Inbox) edit(ctx context.Context, seq int64, action string, to Response) (Responded, error) {
+	to.By = i.c.by
+	return i.c.store.EditInbox(ctx, seq, action, to)
 }
 
 // Workers are the calls about workers, of all processes. Safe for concurrent use.

@@ -90,8 +90,8 @@ func TestCursors(t *testing.T) {
 // none.
 func TestAs(t *testing.T) {
 	s, c := newFake()
-	s.onEdit = func(f Filter, e Edit) (Edited, error) {
-		return Edited{Items: []EditedItem{{ID: f.IDs[0], Changed: true}}}, nil
+	s.onEdit = func(f Filter, e Edit) (Page[Edited], error) {
+		return Page[Edited]{Items: []Edited{{ID: f.IDs[0], Changed: true}}}, nil
 	}
 	ann := c.As("ann").Jobs()
 	for _, err := range []error{ann.Cancel(t.Context(), 1, "r"), ann.Fail(t.Context(), 1, "r"), ann.Redrive(t.Context(), 1), ann.Purge(t.Context(), 1), c.Cancel(t.Context(), 1, "")} {

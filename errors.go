@@ -246,7 +246,7 @@ func (j *Job) Validate(maxBytes int) error {
 	if j.OnConflict > Replace {
 		return Invalid("on_conflict", "%d is not one of ReturnExisting, ReturnError and Replace", j.OnConflict)
 	}
-	if err := validTags(j.Tags); err != nil {
+	if err := ValidTags(j.Tags); err != nil {
 		return err
 	}
 	if err := validMeta(j.Meta); err != nil {
@@ -264,7 +264,8 @@ func ValidRunAt(t, now time.Time) error {
 	return nil
 }
 
-func validTags(tags []string) error {
+// ValidTags checks the tags of a job.
+func ValidTags(tags []string) error {
 	if len(tags) > MaxTags {
 		return Invalid("tags", "%d tags exceed the limit of %d", len(tags), MaxTags)
 	}

@@ -71,7 +71,7 @@ func TestPolicyWithPriorityIsRefused(t *testing.T) {
 	p := Policy{Priority: new(int32(1))}
 	for name, err := range map[string]error{
 		"job":  (&Job{Kind: "k", Queue: "q", Policy: p, set: setMade}).Validate(big),
-		"edit": Edit{Action: EditChange, Change: Change{Policy: &p}}.Validate(big),
+		"edit": Edit{Action: EditChange, Policy: &p}.Validate(big),
 	} {
 		if ErrorCode(err) != CodeInvalid {
 			t.Errorf("%s: %v", name, err)

@@ -1,7 +1,6 @@
 package sojourn
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -87,12 +86,13 @@ type EditAction string
 const (
 	EditCancel  EditAction = "cancel"  // any live job becomes cancelled, a running one at once
 	EditFail    EditAction = "fail"    // any live job becomes failed
-	EditRedrive EditAction = "redrive" // failed and cancelled jobs run again, with the values of Change: same id, next generation
+	EditRedrive EditAction = "redrive" // failed and cancelled jobs run again, with the new values: same id, next generation
 	EditPurge   EditAction = "purge"   // final jobs are deleted; their ids are never used again
 	EditChange  EditAction = "change"  // blocked, scheduled, plain ready and errored jobs get new values; awaiting ones a new priority
 )
 
-// Edit is a change to jobs.
+// Edit is a change to jobs. The fields from RunAt on are new values, for EditChange and
+// EditRedrive; nil changes nothing.
 type Edit struct {
 	Action     EditAction
 	By         string // the operator, for the history
@@ -100,59 +100,35 @@ type Edit struct {
 	Refuse     bool   // of cancel and fail: leave running jobs alone (ErrConflict)
 	Generation int32  // only if the job is in this generation; 0 = any. Makes a repeated redrive safe
 	All        bool   // edit every job of the store. Without it, a filter that has no condition is refused
-	DryRun     bool   // change nothing, and only count the jobs that the filter matches
-	Change     Change
-}
+	DryRun     bool   // change nothing, and only count the jobs that the filter matches: Page.Total
 
-// Change holds the new values of EditChange and EditRedrive; nil changes nothing.
-type Change struct {
-	RunAt    *time.Time     `json:"run_at,omitempty"`
-	Delay    *time.Duration `json:"delay,omitempty"` // RunAt counted by the store's clock
-	Priority *int32         `json:"priority,omitempty"`
-	Weight   *int32         `json:"weight,omitempty"`
-	Queue    *string        `json:"queue,omitempty"`
-	Group    *string        `json:"group,omitempty"`
-	Tags     *[]string      `json:"tags,omitempty"` // replaces all tags
+	RunAt    *time.Time
+	Delay    *time.Duration // RunAt counted by the store's clock
+	Priority *int32
+	Weight   *int32
+	Queue    *string
+	Group    *string
+	Tags     *[]string // replaces all tags
 	// RemoveTags and then AddTags change single tags, after Tags. Tags of any job may be changed,
 	// of running and final ones too, if nothing else is. A handler that runs does not see it.
-	RemoveTags *[]string `json:"remove_tags,omitempty"`
-	AddTags    *[]string `json:"add_tags,omitempty"`
-	Args       *[]byte   `json:"args,omitempty"` // only while never claimed in this generation
+	RemoveTags *[]string
+	AddTags    *[]string
+	Args       *[]byte // only while never claimed in this generation
 	// Checkpoint replaces the checkpoint from which the next attempt starts; DropCheckpoint removes
 	// it.
-	Checkpoint     *[]byte `json:"checkpoint,omitempty"`
-	DropCheckpoint bool    `json:"drop_checkpoint,omitempty"`
-	Policy         *Policy `json:"policy,omitempty"` // its fields that are not zero, see Policy; a new deadline counts from the edit
+	Checkpoint     *[]byte
+	DropCheckpoint bool
+	Policy         *Policy // its fields that are not zero, see Policy; a new deadline counts from the edit
 }
 
-// NewTags returns the tags of a job that has these, after the change, in their order and without
-// duplicates. CodeInvalid if there are too many.
-func (c Change) NewTags(tags []string) ([]string, error) {
-	if c.Tags != nil {
-		tags = *c.Tags
-	}
-	var out []string
-	add := func(tag string) {
-		if !slices.Contains(out, tag) {
-			out = append(out, tag)
-		}
-	}
-	for _, tag := range tags {
-		if c.RemoveTags == nil || !slices.Contains(*c.RemoveTags, tag) {
-			add(tag)
-		}
-	}
-	if c.AddTags != nil {
-		for _, tag := range *c.AddTags {
-			add(tag)
-		}
-	}
-	return out, validTags(out)
+// Values returns an edit with only the new values of e. It is the zero Edit if there are none.
+func (e Edit) Values() Edit {
+	e.Action, e.By, e.Reason, e.Refuse, e.Generation, e.All, e.DryRun = "", "", "", false, 0, false, false
+	return e
 }
 
-// Validate checks the ranges. maxBytes bounds args.
+// Validate checks the ranges. maxBytes bounds args and checkpoint.
 func (e Edit) Validate(maxBytes int) error {
-	c := e.Change
 	switch e.Action {
 	case EditCancel, EditFail, EditPurge:
 		return nil
@@ -160,66 +136,41 @@ func (e Edit) Validate(maxBytes int) error {
 	default:
 		return Invalid("action", "%.64q is not an action: use cancel, fail, redrive, purge or change", e.Action)
 	}
-	if c.Checkpoint != nil && c.DropCheckpoint {
+	if e.Checkpoint != nil && e.DropCheckpoint {
 		return Invalid("drop_checkpoint", "the checkpoint is either replaced or dropped: leave one of the two out")
 	}
-	if c.Checkpoint != nil && len(*c.Checkpoint) > maxBytes {
-		return TooLarge("checkpoint", len(*c.Checkpoint), maxBytes)
+	if e.Checkpoint != nil && len(*e.Checkpoint) > maxBytes {
+		return TooLarge("checkpoint", len(*e.Checkpoint), maxBytes)
 	}
-	if c == (Change{}) {
-		if e.Action == EditRedrive {
-			return nil
-		}
+	if e.Action == EditChange && e.Values() == (Edit{}) {
 		return Invalid("change", "nothing to change")
 	}
-	probe := NewJob("probe", nil)
-	if c.Weight != nil {
-		probe.Weight = *c.Weight
-	}
-	if c.Queue != nil {
-		probe.Queue = *c.Queue
-	}
-	if c.Group != nil {
-		probe.Group = *c.Group
-	}
-	for _, tags := range []*[]string{c.Tags, c.RemoveTags, c.AddTags} {
+	for _, tags := range []*[]string{e.Tags, e.RemoveTags, e.AddTags} {
 		if tags == nil {
 			continue
 		}
-		if err := validTags(*tags); err != nil {
+		if err := ValidTags(*tags); err != nil {
 			return err
 		}
 	}
-	if c.Args != nil {
-		probe.Args = *c.Args
-	}
-	if c.Delay != nil {
-		probe.Delay = *c.Delay
-	}
-	if c.Policy != nil {
-		probe.Policy = *c.Policy
-	}
+	probe := NewJob("probe", nil)
+	give(&probe.Weight, e.Weight)
+	give(&probe.Queue, e.Queue)
+	give(&probe.Group, e.Group)
+	give(&probe.Args, e.Args)
+	give(&probe.Delay, e.Delay)
+	give(&probe.Policy, e.Policy)
 	return probe.Validate(maxBytes)
 }
 
-// Apply merges the new policy values into p.
-func (c Change) Apply(p Policy) Policy {
-	if c.Policy == nil {
-		return p
+func give[T any](to *T, v *T) {
+	if v != nil {
+		*to = *v
 	}
-	return c.Policy.or(p).withDefaults()
 }
 
-// Edited is the answer to Edit. An id of the filter that no job has is an item with ErrNotFound.
+// Edited is the answer about one job. An id of the filter that no job has gets ErrNotFound.
 type Edited struct {
-	Matched int          `json:"matched,omitempty"` // of a dry run: the jobs that the filter matches, on all pages
-	Changed int          `json:"changed"`
-	Items   []EditedItem `json:"items"`
-	More    bool         `json:"more"` // the filter may match further jobs: call again
-}
-
-// EditedItem is the answer for one job.
-type EditedItem struct {
 	ID      ID    `json:"id"`
 	State   State `json:"state"`
 	Changed bool  `json:"changed"` // false without Err: it was so already

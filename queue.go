@@ -290,12 +290,3 @@ type QueuePatch struct {
 
 // Fields returns the names of the settings that p sets.
 func (p QueuePatch) Fields() []string { return layers.Names(p) }
-
-// QueueChange is one change of a queue, for Store.ChangeQueue: the first of these that is there.
-type QueueChange struct {
-	Declare *QueueSettings // replaces the declared layer
-	Update  *QueuePatch
-	Paused  *bool          // pauses or resumes Kinds; without Kinds, the queue
-	Set     *QueueSettings // see Queues.Set
-	Kinds   []string
-}

@@ -193,37 +193,6 @@ const (
 	InboxDiscard = "discard" // discard it; a job that keeps it loses it
 )
 
-// InboxEdit is an operator's edit of one response. Match and retry store a new response with its
-// content, under the same source and a message id that begins with "replay:"; the old one keeps its
-// outcome (an early one becomes unmatched, so that no job gets it a second time) and names the new
-// one in Replay. A repeated call is a duplicate.
-type InboxEdit struct {
-	Seq    int64
-	Action string // InboxMatch, InboxRetry or InboxDiscard
-	Job    ID     // of match: this job,
-	Kind   string // or the job that has this key, now or later
-	Key    string
-	By     string // the operator; shown with the response
-}
-
-// Validate checks everything that can be checked without the store's data.
-func (e InboxEdit) Validate() error {
-	if e.Seq < 1 {
-		return Invalid("seq", "%d is not the number of a response", e.Seq)
-	}
-	switch e.Action {
-	case InboxMatch:
-		to := Response{Job: e.Job, Kind: e.Kind, Key: e.Key}
-		return to.Validate(0)
-	case InboxRetry, InboxDiscard:
-		if e.Job != 0 || e.Kind != "" || e.Key != "" {
-			return Invalid("job", "only match takes a job or a key")
-		}
-		return nil
-	}
-	return Invalid("action", "%.64q is not an action: use match, retry or discard", e.Action)
-}
-
 // InboxCounts counts the responses in the inbox.
 type InboxCounts struct {
 	Lying map[ResponseOutcome]int64 `json:"lying"` // early without a job, late, stale, unmatched, parked, discarded, conflict; each up to MaxInboxCount

@@ -120,6 +120,14 @@ func (p Policy) or(q Policy) Policy {
 	return p
 }
 
+// Changed returns a stored policy with the fields that an edit sets, see Edit.Policy.
+func (p Policy) Changed(by *Policy) Policy {
+	if by == nil {
+		return p
+	}
+	return by.or(p).withDefaults()
+}
+
 // Explicit is a policy in which everything is said, made of a stored one: no default changes it.
 func (p Policy) Explicit() Policy {
 	p = p.withDefaults()

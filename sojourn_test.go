@@ -373,21 +373,21 @@ func TestGetAndWait(t *testing.T) {
 
 func TestCancelAndRedrive(t *testing.T) {
 	s, c := newFake()
-	var item []EditedItem
-	s.onEdit = func(f Filter, e Edit) (Edited, error) {
+	var item []Edited
+	s.onEdit = func(f Filter, e Edit) (Page[Edited], error) {
 		if !reflect.DeepEqual(f.IDs, []ID{7}) || e.Validate(big) != nil {
 			t.Errorf("%+v, %+v: %v", f, e, e.Validate(big))
 		}
-		return Edited{Items: item}, nil
+		return Page[Edited]{Items: item}, nil
 	}
 	if err := c.As("ann").Cancel(t.Context(), 7, "obsolete"); !errors.Is(err, ErrNotFound) {
 		t.Errorf("a job that is not there: %v", err)
 	}
-	item = []EditedItem{{ID: 7, State: Cancelled, Changed: true}}
+	item = []Edited{{ID: 7, State: Cancelled, Changed: true}}
 	if err := c.As("ann").Cancel(t.Context(), 7, "obsolete"); err != nil {
 		t.Error(err)
 	}
-	item = []EditedItem{{ID: 7, State: Completed, Err: Conflict("job 7 is completed")}}
+	item = []Edited{{ID: 7, State: Completed, Err: Conflict("job 7 is completed")}}
 	if err := c.As("ann").Jobs().Redrive(t.Context(), 7); !errors.Is(err, ErrConflict) {
 		t.Errorf("a completed job: %v", err)
 	}
@@ -396,7 +396,7 @@ func TestCancelAndRedrive(t *testing.T) {
 	if !reflect.DeepEqual(s.edits, want) {
 		t.Errorf("edits %+v, want %+v", s.edits, want)
 	}
-	s.onEdit = func(Filter, Edit) (Edited, error) { return Edited{}, ErrClosed }
+	s.onEdit = func(Filter, Edit) (Page[Edited], error) { return Page[Edited]{}, ErrClosed }
 	if err := c.Cancel(t.Context(), 7, ""); !errors.Is(err, ErrClosed) {
 		t.Errorf("a closed store: %v", err)
 	}

@@ -26,8 +26,9 @@ type Store interface {
 	// Respond stores responses and matches them with jobs.
 	Respond(ctx context.Context, rs []Response) ([]Responded, error)
 	// Edit cancels, fails, redrives, purges or changes the jobs that f finds, at most MaxFind of
-	// them; one refusal does not stop the others.
-	Edit(ctx context.Context, f Filter, e Edit) (Edited, error)
+	// them; one refusal does not stop the others. An id of f that no job has is an item with
+	// ErrNotFound.
+	Edit(ctx context.Context, f Filter, e Edit) (Page[Edited], error)
 	// Find returns jobs in the order of their ids (Newest: descending). Without Full they lack
 	// args, result, checkpoint and responses.
 	Find(ctx context.Context, f Filter) ([]Job, error)
@@ -40,11 +41,18 @@ type Store interface {
 	// Queues lists all queues, or the named ones, with counts, in the order in which they were
 	// first seen. ErrNotFound if a named queue does not exist.
 	Queues(ctx context.Context, names ...string) ([]QueueStatus, error)
-	// ChangeQueue changes settings or pauses and creates the queue if needed; a pause of an unknown
-	// queue is ErrNotFound. The result has no counts. It writes nothing if nothing changes.
-	// When it returns, the waiting jobs have been reindexed too. Exception: on PostgreSQL, while an
-	// open transaction has stored jobs by the old settings, the sweep reindexes after it ends.
-	ChangeQueue(ctx context.Context, name string, c QueueChange) (QueueStatus, error)
+	// DeclareQueue replaces the declared layer of a queue's settings, which s is without pauses. It
+	// and the three methods below create the queue if needed; only a pause of an unknown queue is
+	// ErrNotFound. Their results have no counts, and they write nothing if nothing changes.
+	// When they return, the waiting jobs have been reindexed too. Exception: while an open
+	// transaction of PostgreSQL has stored jobs by the old settings, the sweep reindexes after it.
+	DeclareQueue(ctx context.Context, name string, s QueueSettings) (QueueStatus, error)
+	// UpdateQueue changes the operator's layer.
+	UpdateQueue(ctx context.Context, name string, p QueuePatch) (QueueStatus, error)
+	// PauseQueue pauses or resumes these kinds; without kinds, the queue.
+	PauseQueue(ctx context.Context, name string, paused bool, kinds ...string) (QueueStatus, error)
+	// SetQueue makes s the settings in force, with its pauses; see Queues.Set.
+	SetQueue(ctx context.Context, name string, s QueueSettings) (QueueStatus, error)
 	// ForgetQueue removes an empty queue; ErrConflict while it has jobs.
 	ForgetQueue(ctx context.Context, name string) error
 	// Inbox lists responses, newest first.
@@ -55,10 +63,14 @@ type Store interface {
 	// ListQueues lists a page of queues that the Caller in ctx may read jobs of, with counts, in
 	// the order of Queues. limit: 1 to MaxFind, 0 = 100. ErrNotFound if there is no queue after.
 	ListQueues(ctx context.Context, after string, limit int) (Page[QueueStatus], error)
-	// EditInbox matches, retries or discards one response. It returns the result of the new
-	// response, or of the discarded one. ErrNotFound if there is no such response; ErrConflict if a
-	// job has it or will get it automatically.
-	EditInbox(ctx context.Context, e InboxEdit) (Responded, error)
+	// EditInbox matches (with to's Job, or Kind and Key), retries or discards the response seq, for
+	// the operator to.By. Match and retry store a new response with its content, under the same
+	// source and a message id that begins with "replay:"; the old one keeps its outcome (an early
+	// one becomes unmatched, so that no job gets it a second time) and names the new one in Replay.
+	// A repeated call is a duplicate. The answer is that of the new response, or of the discarded
+	// one. ErrNotFound if there is no such response; ErrConflict if a job has it or will get it
+	// automatically.
+	EditInbox(ctx context.Context, seq int64, action string, to Response) (Responded, error)
 	// CountInbox counts the responses in the inbox, and recent responses by source.
 	CountInbox(ctx context.Context) (InboxCounts, error)
 	// NearMisses finds up to MaxNearMisses keys, of live jobs and of responses without a job, that

@@ -48,24 +48,32 @@ func (s *queueCalls) ListQueues(ctx context.Context, after string, limit int) (s
 	return sojourn.Page[sojourn.QueueStatus]{Items: a.Queues, Next: a.Next}, err
 }
 
-// ChangeQueue changes settings or pauses.
-func (s *queueCalls) ChangeQueue(ctx context.Context, name string, c sojourn.QueueChange) (status sojourn.QueueStatus, err error) {
-	r := request{method: http.MethodPut, path: queuePath(name, ""), out: &status, safety: safe}
-	switch {
-	case c.Declare != nil:
-		r.path, r.in = queuePath(name, "/declared"), c.Declare
-	case c.Update != nil:
-		r.method, r.in = http.MethodPatch, layers.Merge(*c.Update, *c.Update) // null would be a reset
-		if c.Update.Revision != 0 {                                           // repeated, it would be refused for its own change
-			r.safety = unsafe
-		}
-	case c.Paused != nil:
-		r.method, r.path, r.in = http.MethodPost, queuePath(name, "/pause"), wire.PauseRequest{Paused: *c.Paused, Kinds: c.Kinds}
-	case c.Set == nil:
-		return status, sojourn.Invalid("change", "is empty")
-	default:
-		r.in = c.Set
+// DeclareQueue replaces the declared settings of a queue.
+func (s *queueCalls) DeclareQueue(ctx context.Context, name string, q sojourn.QueueSettings) (sojourn.QueueStatus, error) {
+	return s.changeQueue(ctx, request{method: http.MethodPut, path: queuePath(name, "/declared"), in: q, safety: safe})
+}
+
+// UpdateQueue changes single settings for an operator.
+func (s *queueCalls) UpdateQueue(ctx context.Context, name string, p sojourn.QueuePatch) (sojourn.QueueStatus, error) {
+	r := request{method: http.MethodPatch, path: queuePath(name, ""), in: layers.Merge(p, p), safety: safe} // null would be a reset
+	if p.Revision != 0 {                                                                                    // repeated, it would be refused for its own change
+		r.safety = unsafe
 	}
+	return s.changeQueue(ctx, r)
+}
+
+// PauseQueue pauses or resumes a queue, or kinds in it.
+func (s *queueCalls) PauseQueue(ctx context.Context, name string, paused bool, kinds ...string) (sojourn.QueueStatus, error) {
+	return s.changeQueue(ctx, request{method: http.MethodPost, path: queuePath(name, "/pause"), in: wire.PauseRequest{Paused: paused, Kinds: kinds}, safety: safe})
+}
+
+// SetQueue makes the settings in force.
+func (s *queueCalls) SetQueue(ctx context.Context, name string, q sojourn.QueueSettings) (sojourn.QueueStatus, error) {
+	return s.changeQueue(ctx, request{method: http.MethodPut, path: queuePath(name, ""), in: q, safety: safe})
+}
+
+func (s *queueCalls) changeQueue(ctx context.Context, r request) (status sojourn.QueueStatus, err error) {
+	r.out = &status
 	err = s.call(ctx, r)
 	return status, err
 }

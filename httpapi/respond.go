@@ -62,8 +62,8 @@ func inboxQuery(f sojourn.InboxFilter) url.Values {
 
 // EditInbox matches, retries or discards one response. Match and retry store a response under a
 // message id of their own, so a repeated call is a duplicate.
-func (s *inboxCalls) EditInbox(ctx context.Context, e sojourn.InboxEdit) (sojourn.Responded, error) {
-	return post[sojourn.Responded](ctx, s.transport, "/v1/inbox/edit", wire.InboxEdit(e), safe, 0, func(r sojourn.Responded) bool { return r.Outcome != "" })
+func (s *inboxCalls) EditInbox(ctx context.Context, seq int64, action string, to sojourn.Response) (sojourn.Responded, error) {
+	return post[sojourn.Responded](ctx, s.transport, "/v1/inbox/edit", wire.InboxEdit{Seq: seq, Action: action, Job: to.Job, Kind: to.Kind, Key: to.Key, By: to.By}, safe, 0, func(r sojourn.Responded) bool { return r.Outcome != "" })
 }
 
 // CountInbox counts the responses in the inbox.

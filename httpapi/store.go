@@ -20,7 +20,7 @@ import (
 //
 // A call whose response is lost or comes from a proxy is retried up to twice if it is idempotent:
 // every read, Enqueue (by id), Claim (by number), Extend, Finish (by lease and outcome), Respond
-// where every response has a message id, ChangeQueue without a revision, HoldQueue, and Save
+// where every response has a message id, UpdateQueue without a revision, HoldQueue, and Save
 // without log lines. Other calls then return CodeUnknown. An overloaded, draining or rate-limiting
 // server states that the call had no effect; every such call is retried after Retry-After, if that
 // is 10 s or less.
@@ -196,7 +196,7 @@ func unfinished(f wire.Finished) bool {
 }
 
 // Edit cancels, fails, redrives, purges or changes jobs.
-func (s *Store) Edit(ctx context.Context, f sojourn.Filter, e sojourn.Edit) (sojourn.Edited, error) {
+func (s *Store) Edit(ctx context.Context, f sojourn.Filter, e sojourn.Edit) (sojourn.Page[sojourn.Edited], error) {
 	how := unsafe
 	switch {
 	case e.DryRun:
@@ -204,9 +204,9 @@ func (s *Store) Edit(ctx context.Context, f sojourn.Filter, e sojourn.Edit) (soj
 	case e.Action == sojourn.EditCancel || e.Action == sojourn.EditFail:
 		how = safe
 	}
-	a, err := post[wire.EditAnswer](ctx, s.transport, "/v1/jobs/edit", wire.EditRequest{Filter: wire.FilterOf(f), Edit: wire.Edit(e)}, how, 0, func(a wire.EditAnswer) bool { return a.Items != nil })
+	a, err := post[wire.EditAnswer](ctx, s.transport, "/v1/jobs/edit", wire.EditRequest{Filter: wire.FilterOf(f), Edit: wire.EditOf(e)}, how, 0, func(a wire.EditAnswer) bool { return a.Items != nil })
 	if err != nil {
-		return sojourn.Edited{}, err
+		return sojourn.Page[sojourn.Edited]{}, err
 	}
 	return a.Domain(), nil
 }

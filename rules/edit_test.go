@@ -9,16 +9,16 @@ import (
 func TestChangesOfOtherStates(t *testing.T) {
 	tags, priority, weight := []string{"a"}, int32(1), int32(2)
 	for _, c := range []struct {
-		c              sojourn.Change
+		c              sojourn.Edit
 		only, awaiting bool
 	}{
-		{sojourn.Change{}, false, true},
-		{sojourn.Change{Tags: &tags}, true, true},
-		{sojourn.Change{AddTags: &tags, RemoveTags: &tags}, true, true},
-		{sojourn.Change{Tags: &tags, Priority: &priority}, false, true},
-		{sojourn.Change{Priority: &priority}, false, true},
-		{sojourn.Change{Tags: &tags, Weight: &weight}, false, false},
-		{sojourn.Change{Priority: &priority, DropCheckpoint: true}, false, false},
+		{sojourn.Edit{}, false, true},
+		{sojourn.Edit{Tags: &tags}, true, true},
+		{sojourn.Edit{AddTags: &tags, RemoveTags: &tags}, true, true},
+		{sojourn.Edit{Tags: &tags, Priority: &priority}, false, true},
+		{sojourn.Edit{Priority: &priority}, false, true},
+		{sojourn.Edit{Tags: &tags, Weight: &weight}, false, false},
+		{sojourn.Edit{Priority: &priority, DropCheckpoint: true}, false, false},
 	} {
 		if OnlyTags(c.c) != c.only || WhileAwaiting(c.c) != c.awaiting {
 			t.Errorf("%+v: only tags %v, while awaiting %v", c.c, OnlyTags(c.c), WhileAwaiting(c.c))

@@ -121,7 +121,7 @@ func TestBadWindowsAreRefused(t *testing.T) {
 			"job":   sojourn.NewJob("k", nil, sojourn.In(ws...)).Validate(100),
 			"kind":  sojourn.Kind[int]{Name: "k", Policy: sojourn.Policy{Windows: []sojourn.Windows{ws}}}.New(1).Validate(100),
 			"queue": sojourn.QueueSettings{Windows: ws}.Validate(),
-			"edit":  sojourn.Edit{Action: sojourn.EditChange, Change: sojourn.Change{Policy: &sojourn.Policy{Windows: []sojourn.Windows{ws}}}}.Validate(100),
+			"edit":  sojourn.Edit{Action: sojourn.EditChange, Policy: &sojourn.Policy{Windows: []sojourn.Windows{ws}}}.Validate(100),
 		} {
 			if sojourn.ErrorCode(err) != sojourn.CodeInvalid || !strings.Contains(err.Error(), field+":") {
 				t.Errorf("%s of a %s: %v", field, name, err)

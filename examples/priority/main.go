@@ -43,7 +43,7 @@ func run(ctx context.Context) error {
 	// What waits can be moved to the front.
 	front := int32(0)
 	_, err = client.Jobs().EditAll(ctx, sojourn.Filter{IDs: []sojourn.ID{stored[5].ID}},
-		sojourn.Edit{Action: sojourn.EditChange, By: "ana", Change: sojourn.Change{Priority: &front}})
+		sojourn.Edit{Action: sojourn.EditChange, By: "ana", Priority: &front})
 	if err != nil {
 		return err
 	}

@@ -219,7 +219,7 @@ func whyJob(c *call, in *jobIn) (sojourn.Why, error) {
 type editJobsIn struct{ Body wire.EditRequest }
 
 func editJobs(c *call, in *editJobsIn) (wire.EditAnswer, error) {
-	f, e := in.Body.Filter.Domain(), sojourn.Edit(in.Body.Edit)
+	f, e := in.Body.Filter.Domain(), in.Body.Edit.Domain()
 	verb := access.VerbOperate
 	if e.Action == sojourn.EditPurge {
 		verb = access.VerbAdmin
@@ -242,9 +242,9 @@ func editJobs(c *call, in *editJobsIn) (wire.EditAnswer, error) {
 		return wire.EditedOf(edited), err
 	}
 	for _, id := range hidden {
-		edited.Items = append(edited.Items, sojourn.EditedItem{ID: id, Err: sojourn.NotFound("no job has the id %d", id)})
+		edited.Items = append(edited.Items, sojourn.Edited{ID: id, Err: sojourn.NotFound("no job has the id %d", id)})
 	}
-	slices.SortStableFunc(edited.Items, func(a, b sojourn.EditedItem) int {
+	slices.SortStableFunc(edited.Items, func(a, b sojourn.Edited) int {
 		if f.Newest {
 			a, b = b, a
 		}
@@ -259,7 +259,7 @@ func (c *call) mayEdit(verb access.Verb, f *sojourn.Filter, e sojourn.Edit) (hid
 	if c.who.everywhere(verb) {
 		return nil, nil
 	}
-	if q := e.Change.Queue; q != nil {
+	if q := e.Queue; q != nil {
 		if err := c.who.may(verb, *q, f.Kind); err != nil {
 			return nil, err
 		}

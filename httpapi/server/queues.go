@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"net/http"
 	"slices"
 
@@ -40,19 +41,19 @@ type changeQueueIn[B any] struct {
 }
 
 // changeQueue is an operation that makes of its body a change of a queue.
-func changeQueue[B any](change func(B) sojourn.QueueChange) func(*call, *changeQueueIn[B]) (sojourn.QueueStatus, error) {
+func changeQueue[B any](change func(s sojourn.Store, ctx context.Context, name string, body B) (sojourn.QueueStatus, error)) func(*call, *changeQueueIn[B]) (sojourn.QueueStatus, error) {
 	return func(c *call, in *changeQueueIn[B]) (sojourn.QueueStatus, error) {
 		c.detail = in.Body
 		if err := c.who.may(access.VerbAdmin, in.Queue, ""); err != nil {
 			return sojourn.QueueStatus{}, err
 		}
-		return c.store.ChangeQueue(c.ctx, in.Queue, change(in.Body))
+		return change(c.store, c.ctx, in.Queue, in.Body)
 	}
 }
 
-func setting(s sojourn.QueueSettings) sojourn.QueueChange   { return sojourn.QueueChange{Set: &s} }
-func declaring(s sojourn.QueueSettings) sojourn.QueueChange { return sojourn.QueueChange{Declare: &s} }
-func updating(p sojourn.QueuePatch) sojourn.QueueChange     { return sojourn.QueueChange{Update: &p} }
+func pausing(s sojourn.Store, ctx context.Context, name string, p wire.PauseRequest) (sojourn.QueueStatus, error) {
+	return s.PauseQueue(ctx, name, p.Paused, p.Kinds...)
+}
 
 type queueIn struct {
 	Queue string `path:"queue"`

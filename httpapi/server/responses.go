@@ -4,6 +4,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
+	"github.com/sojourn-queue/sojourn/rules"
 )
 
 type respondOneIn struct{ Body wire.Response }
@@ -65,11 +66,11 @@ func editInbox(c *call, in *editInboxIn) (sojourn.Responded, error) {
 	if err := c.who.may(access.VerbOperate, "", ""); err != nil {
 		return sojourn.Responded{}, err
 	}
-	e := sojourn.InboxEdit(in.Body)
+	e := rules.InboxEdit(in.Body)
 	if !c.who.anyone {
 		e.By = c.who.by(e.By)
 	}
-	return c.client.Store().EditInbox(c.ctx, e)
+	return c.client.Store().EditInbox(c.ctx, e.Seq, e.Action, e.To())
 }
 
 func countInbox(c *call, _ *nothingIn) (sojourn.InboxCounts, error) {

@@ -4,8 +4,8 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/access"
-	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
 	"github.com/sojourn-queue/sojourn/httpapi/server/internal/admission"
 	"github.com/sojourn-queue/sojourn/schedule"
 )
@@ -46,10 +46,10 @@ var routes = slices.Concat(
 	),
 	tagged("queues",
 		op(http.MethodGet, "/v1/queues", "listQueues", "List queues with their counts", access.VerbRead, admission.Reading, listQueues).but(filtered),
-		op(http.MethodPut, "/v1/queues/{queue}", "setQueue", "Make these the settings in force, all of them; what differs from the declared ones becomes the operator's", access.VerbAdmin, admission.Enqueueing, changeQueue(setting)),
-		op(http.MethodPut, "/v1/queues/{queue}/declared", "declareQueue", "Store what a program declares, all of it; what operators have set or paused stays", access.VerbAdmin, admission.Enqueueing, changeQueue(declaring)),
-		op(http.MethodPatch, "/v1/queues/{queue}", "updateQueue", "Change single settings for an operator; null takes one back to what is declared", access.VerbAdmin, admission.Enqueueing, changeQueue(updating)),
-		op(http.MethodPost, "/v1/queues/{queue}/pause", "pauseQueue", "Pause or resume a queue, or kinds in it", access.VerbAdmin, admission.Enqueueing, changeQueue(wire.PauseRequest.Change)),
+		op(http.MethodPut, "/v1/queues/{queue}", "setQueue", "Make these the settings in force, all of them; what differs from the declared ones becomes the operator's", access.VerbAdmin, admission.Enqueueing, changeQueue(sojourn.Store.SetQueue)),
+		op(http.MethodPut, "/v1/queues/{queue}/declared", "declareQueue", "Store what a program declares, all of it; what operators have set or paused stays", access.VerbAdmin, admission.Enqueueing, changeQueue(sojourn.Store.DeclareQueue)),
+		op(http.MethodPatch, "/v1/queues/{queue}", "updateQueue", "Change single settings for an operator; null takes one back to what is declared", access.VerbAdmin, admission.Enqueueing, changeQueue(sojourn.Store.UpdateQueue)),
+		op(http.MethodPost, "/v1/queues/{queue}/pause", "pauseQueue", "Pause or resume a queue, or kinds in it", access.VerbAdmin, admission.Enqueueing, changeQueue(pausing)),
 		op(http.MethodDelete, "/v1/queues/{queue}", "forgetQueue", "Remove an empty queue", access.VerbAdmin, admission.Enqueueing, forgetQueue),
 		op(http.MethodPost, "/v1/queues/{queue}/hold", "holdQueue", "Start nothing of a queue for some time; 0s ends a hold", access.VerbOperate, admission.Enqueueing, holdQueue),
 		op(http.MethodGet, "/v1/queues/{queue}/why", "whyQueue", "What holds the jobs of a queue back", access.VerbRead, admission.Reading, whyQueue),

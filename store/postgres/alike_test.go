@@ -201,7 +201,7 @@ func changesOfALine(t *testing.T) map[string]func(*lineUp) {
 		},
 		"one is cancelled": func(l *lineUp) { edit(l, sojourn.Edit{Action: sojourn.EditCancel}) },
 		"another priority": func(l *lineUp) {
-			edit(l, sojourn.Edit{Action: sojourn.EditChange, Change: sojourn.Change{Priority: new(int32(500))}})
+			edit(l, sojourn.Edit{Action: sojourn.EditChange, Priority: new(int32(500))})
 		},
 	}
 	l := newLineUp(t)

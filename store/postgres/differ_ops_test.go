@@ -7,6 +7,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/driver"
+	"github.com/sojourn-queue/sojourn/rules"
 )
 
 // job makes a random job.
@@ -249,7 +250,7 @@ func (w *twins) editInbox() {
 	if err != nil {
 		w.Fatal(err)
 	}
-	e := sojourn.InboxEdit{Seq: 1 << 40, Action: oneOf(w, sojourn.InboxMatch, sojourn.InboxRetry, sojourn.InboxDiscard), By: w.text()}
+	e := rules.InboxEdit{Seq: 1 << 40, Action: oneOf(w, sojourn.InboxMatch, sojourn.InboxRetry, sojourn.InboxDiscard), By: w.text()}
 	if len(newest) > 0 && !w.chance(3) {
 		e.Seq = oneOf(w, newest...).Seq
 	}
@@ -261,7 +262,7 @@ func (w *twins) editInbox() {
 		e.Kind, e.Key = w.kind(), w.key()
 	}
 	w.compare(fmt.Sprint("EditInbox ", e.Action), func(s driver.Store, _ int) any {
-		return told(s.EditInbox(w.ctx, e))
+		return told(s.EditInbox(w.ctx, e.Seq, e.Action, e.To()))
 	})
 }
 
@@ -279,7 +280,7 @@ func (w *twins) edit() {
 		By: w.text(), Reason: w.text()}
 	if e.Action == sojourn.EditChange {
 		priority, queue, tags := int32(w.dice.IntN(9)), w.line(), []string{"c"}
-		e.Change = sojourn.Change{Priority: &priority, Queue: &queue, Tags: &tags}
+		e.Priority, e.Queue, e.Tags = &priority, &queue, &tags
 	}
 	w.compare(fmt.Sprint("Edit ", e.Action), func(s driver.Store, _ int) any {
 		done, err := s.Edit(w.ctx, f, e)

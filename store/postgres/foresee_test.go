@@ -90,8 +90,8 @@ func TestClaimSeesWhatItsTransactionHasChanged(t *testing.T) {
 	changed := []byte(`"new"`)
 	// The claim first: an edit that waits alone is worth a transaction of its own.
 	together(t, c, schema, func() { found = claimAll(t, c, "w", 10) }, func() {
-		edited, err := c.Jobs().EditAll(t.Context(), sojourn.Filter{IDs: []sojourn.ID{job.ID}}, sojourn.Edit{Action: sojourn.EditChange, Change: sojourn.Change{Args: &changed}})
-		if err != nil || edited.Changed != 1 {
+		edited, err := c.Jobs().EditAll(t.Context(), sojourn.Filter{IDs: []sojourn.ID{job.ID}}, sojourn.Edit{Action: sojourn.EditChange, Args: &changed})
+		if err != nil || len(edited.Items) != 1 || !edited.Items[0].Changed {
 			t.Error(edited, err)
 		}
 	})

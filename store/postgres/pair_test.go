@@ -51,8 +51,8 @@ func (p *pair) HoldQueue(ctx context.Context, queue string, d time.Duration, rea
 	return p.next().HoldQueue(ctx, queue, d, reason)
 }
 
-func (p *pair) EditInbox(ctx context.Context, e sojourn.InboxEdit) (sojourn.Responded, error) {
-	return p.next().EditInbox(ctx, e)
+func (p *pair) EditInbox(ctx context.Context, seq int64, action string, to sojourn.Response) (sojourn.Responded, error) {
+	return p.next().EditInbox(ctx, seq, action, to)
 }
 
 func (p *pair) CountInbox(ctx context.Context) (sojourn.InboxCounts, error) {
@@ -71,8 +71,16 @@ func (p *pair) WhyQueue(ctx context.Context, queue string) (sojourn.QueueWhy, er
 	return p.next().WhyQueue(ctx, queue)
 }
 
-func (p *pair) ChangeQueue(ctx context.Context, name string, c sojourn.QueueChange) (sojourn.QueueStatus, error) {
-	return p.next().ChangeQueue(ctx, name, c)
+func (p *pair) DeclareQueue(ctx context.Context, name string, q sojourn.QueueSettings) (sojourn.QueueStatus, error) {
+	return p.next().DeclareQueue(ctx, name, q)
+}
+
+func (p *pair) UpdateQueue(ctx context.Context, name string, c sojourn.QueuePatch) (sojourn.QueueStatus, error) {
+	return p.next().UpdateQueue(ctx, name, c)
+}
+
+func (p *pair) PauseQueue(ctx context.Context, name string, paused bool, kinds ...string) (sojourn.QueueStatus, error) {
+	return p.next().PauseQueue(ctx, name, paused, kinds...)
 }
 
 func (p *pair) ListQueues(ctx context.Context, after string, limit int) (sojourn.Page[sojourn.QueueStatus], error) {
@@ -97,7 +105,7 @@ func (p *pair) Respond(ctx context.Context, rs []sojourn.Response) ([]sojourn.Re
 	return p.next().Respond(ctx, rs)
 }
 
-func (p *pair) Edit(ctx context.Context, f sojourn.Filter, e sojourn.Edit) (sojourn.Edited, error) {
+func (p *pair) Edit(ctx context.Context, f sojourn.Filter, e sojourn.Edit) (sojourn.Page[sojourn.Edited], error) {
 	return p.next().Edit(ctx, f, e)
 }
 
@@ -117,8 +125,8 @@ func (p *pair) Queues(ctx context.Context, names ...string) ([]sojourn.QueueStat
 	return p.next().Queues(ctx, names...)
 }
 
-func (p *pair) SetQueue(ctx context.Context, name string, q sojourn.QueueSettings) error {
-	return sojourn.NewClient(p.next()).Queues().Set(ctx, name, q)
+func (p *pair) SetQueue(ctx context.Context, name string, q sojourn.QueueSettings) (sojourn.QueueStatus, error) {
+	return p.next().SetQueue(ctx, name, q)
 }
 
 func (p *pair) ForgetQueue(ctx context.Context, name string) error {

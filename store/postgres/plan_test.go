@@ -333,9 +333,9 @@ func lookAfterInbox(t *testing.T, c *sojourn.Client) {
 	}
 	wrong, err := c.Respond(ctx, &sojourn.Response{Kind: "k", Key: "nobody at all"})
 	must(wrong, err)
-	must(c.Store().EditInbox(ctx, sojourn.InboxEdit{Seq: wrong.Seq, Action: sojourn.InboxMatch, Kind: "k", Key: "a"}))
-	must(c.Store().EditInbox(ctx, sojourn.InboxEdit{Seq: wrong.Seq, Action: sojourn.InboxRetry}))
-	must(c.Store().EditInbox(ctx, sojourn.InboxEdit{Seq: wrong.Seq, Action: sojourn.InboxDiscard}))
+	must(c.Inbox().Match(ctx, wrong.Seq, sojourn.Response{Kind: "k", Key: "a"}))
+	must(c.Inbox().Retry(ctx, wrong.Seq))
+	must(c.Inbox().Discard(ctx, wrong.Seq))
 	must(c.Inbox().Counts(ctx))
 	must(c.Inbox().NearMisses(ctx, "k", "A"))
 	must(c.Store().Inbox(ctx, sojourn.InboxFilter{Outcomes: []sojourn.ResponseOutcome{sojourn.Unmatched, sojourn.Late}, After: "1099511627776"}))

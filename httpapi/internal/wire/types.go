@@ -86,7 +86,7 @@ func (r Response) Domain() sojourn.Response {
 	return r.Response
 }
 
-// InboxEdit is sojourn.InboxEdit.
+// InboxEdit is rules.InboxEdit.
 type InboxEdit struct {
 	Seq    int64      `json:"seq"`
 	Action string     `json:"action" enum:"match,retry,discard"`
@@ -132,7 +132,38 @@ type Edit struct {
 	Generation int32              `json:"generation,omitempty" doc:"only if the job is in this generation; makes a repeated redrive safe"`
 	All        bool               `json:"all,omitempty" doc:"edit every job of the store; without it, a filter that has no condition is refused"`
 	DryRun     bool               `json:"dry_run,omitempty" doc:"change nothing, and only count the jobs that the filter matches"`
-	Change     sojourn.Change     `json:"change,omitzero"`
+	Change     Change             `json:"change,omitzero" doc:"the new values, of change and redrive"`
+}
+
+// Change has the new values of sojourn.Edit.
+type Change struct {
+	RunAt          *time.Time      `json:"run_at,omitempty"`
+	Delay          *time.Duration  `json:"delay,omitempty"`
+	Priority       *int32          `json:"priority,omitempty"`
+	Weight         *int32          `json:"weight,omitempty"`
+	Queue          *string         `json:"queue,omitempty"`
+	Group          *string         `json:"group,omitempty"`
+	Tags           *[]string       `json:"tags,omitempty" doc:"replaces all tags"`
+	RemoveTags     *[]string       `json:"remove_tags,omitempty"`
+	AddTags        *[]string       `json:"add_tags,omitempty"`
+	Args           *[]byte         `json:"args,omitempty" doc:"only while never claimed in this generation"`
+	Checkpoint     *[]byte         `json:"checkpoint,omitempty" doc:"from which the next attempt starts"`
+	DropCheckpoint bool            `json:"drop_checkpoint,omitempty"`
+	Policy         *sojourn.Policy `json:"policy,omitempty" doc:"its fields that are given"`
+}
+
+// EditOf is e on the wire.
+func EditOf(e sojourn.Edit) Edit {
+	return Edit{e.Action, e.By, e.Reason, e.Refuse, e.Generation, e.All, e.DryRun, Change{e.RunAt, e.Delay, e.Priority, e.Weight, e.Queue, e.Group, e.Tags,
+		e.RemoveTags, e.AddTags, e.Args, e.Checkpoint, e.DropCheckpoint, e.Policy}}
+}
+
+// Domain is e for a store.
+func (e Edit) Domain() sojourn.Edit {
+	c := e.Change
+	return sojourn.Edit{Action: e.Action, By: e.By, Reason: e.Reason, Refuse: e.Refuse, Generation: e.Generation, All: e.All, DryRun: e.DryRun, RunAt: c.RunAt,
+		Delay: c.Delay, Priority: c.Priority, Weight: c.Weight, Queue: c.Queue, Group: c.Group, Tags: c.Tags, RemoveTags: c.RemoveTags, AddTags: c.AddTags,
+		Args: c.Args, Checkpoint: c.Checkpoint, DropCheckpoint: c.DropCheckpoint, Policy: c.Policy}
 }
 
 // Lists in requests and responses are wrapped in an object, so that fields can be added.
@@ -219,7 +250,7 @@ type (
 	}
 	// EditedItem is the answer about one job.
 	EditedItem struct {
-		sojourn.EditedItem
+		sojourn.Edited
 		Error *Problem `json:"error,omitempty"`
 	}
 	// EditAnswer is the result of an EditRequest.
@@ -336,16 +367,27 @@ func (f Finished) Domain() driver.Finished {
 }
 
 // EditedOf returns the wire form of an edit's result.
-func EditedOf(e sojourn.Edited) EditAnswer {
-	return EditAnswer{e.Matched, e.Changed, each(e.Items, func(i sojourn.EditedItem) EditedItem { return EditedItem{i, problemOf(i.Err)} }), e.More}
+func EditedOf(e sojourn.Page[sojourn.Edited]) EditAnswer {
+	a := EditAnswer{Matched: e.Total, More: e.Next != ""}
+	a.Items = each(e.Items, func(i sojourn.Edited) EditedItem {
+		if i.Changed {
+			a.Changed++
+		}
+		return EditedItem{i, problemOf(i.Err)}
+	})
+	return a
 }
 
 // Domain is the answer again.
-func (a EditAnswer) Domain() sojourn.Edited {
-	return sojourn.Edited{Matched: a.Matched, Changed: a.Changed, More: a.More, Items: each(a.Items, func(i EditedItem) sojourn.EditedItem {
-		i.EditedItem.Err = i.Error.Err()
-		return i.EditedItem
+func (a EditAnswer) Domain() sojourn.Page[sojourn.Edited] {
+	p := sojourn.Page[sojourn.Edited]{Total: a.Matched, Items: each(a.Items, func(i EditedItem) sojourn.Edited {
+		i.Edited.Err = i.Error.Err()
+		return i.Edited
 	})}
+	if n := len(p.Items); a.More && n > 0 {
+		p.Next = p.Items[n-1].ID.String()
+	}
+	return p
 }
 
 // ExtendedOf shows an answer about a lease.
@@ -376,9 +418,4 @@ func ExtendAnswerOf(leases []sojourn.Lease, answers []driver.Extended) ExtendAns
 // SaveAnswerOf shows the answers about saved items.
 func SaveAnswerOf(answers []driver.Extended) SaveAnswer {
 	return SaveAnswer{each(answers, ExtendedOf), each(answers, func(e driver.Extended) *Problem { return problemOf(e.Err) })}
-}
-
-// Change is what the request asks of a store.
-func (p PauseRequest) Change() sojourn.QueueChange {
-	return sojourn.QueueChange{Paused: &p.Paused, Kinds: p.Kinds}
 }

@@ -13,7 +13,10 @@ import (
 // the domain keeps out of its own JSON.
 func TestNothingIsLeftOut(t *testing.T) {
 	for domain, here := range map[reflect.Type]reflect.Type{
-		reflect.TypeFor[driver.Claimed](): reflect.TypeFor[Claimed](), reflect.TypeFor[sojourn.Edited](): reflect.TypeFor[EditAnswer](),
+		reflect.TypeFor[driver.Claimed](): reflect.TypeFor[Claimed](), reflect.TypeFor[sojourn.Edit](): reflect.TypeFor[struct {
+			Edit
+			Change
+		}](),
 	} {
 		for _, f := range reflect.VisibleFields(domain) {
 			if _, ok := here.FieldByName(f.Name); !ok {
@@ -28,9 +31,9 @@ func TestNothingIsLeftOut(t *testing.T) {
 		{reflect.TypeFor[sojourn.Job](), []string{"Delay", "OnConflict", "Instance", "Token"}},
 		{reflect.TypeFor[sojourn.Response](), []string{"TTL"}},
 		{reflect.TypeFor[sojourn.Enqueued](), []string{"Err"}}, {reflect.TypeFor[driver.Finished](), []string{"Err"}},
-		{reflect.TypeFor[sojourn.EditedItem](), []string{"Err"}}, {reflect.TypeFor[sojourn.Outcome](), nil}, {reflect.TypeFor[sojourn.Wait](), nil},
+		{reflect.TypeFor[sojourn.Edited](), []string{"Err"}}, {reflect.TypeFor[sojourn.Outcome](), nil}, {reflect.TypeFor[sojourn.Wait](), nil},
 		{reflect.TypeFor[sojourn.Policy](), nil},
-		{reflect.TypeFor[sojourn.QueueSettings](), nil}, {reflect.TypeFor[sojourn.Change](), nil},
+		{reflect.TypeFor[sojourn.QueueSettings](), nil},
 	} {
 		var hidden []string
 		for _, f := range reflect.VisibleFields(c.domain) {

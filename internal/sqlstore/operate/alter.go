@@ -23,7 +23,7 @@ const (
 // alter changes a job that holds no weight and is not running, the priority of one that awaits, and
 // the tags of any job. A change that changes nothing writes nothing.
 func alter(t *txn.Tx, j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, error) {
-	c := e.Change
+	c := *e
 	idle := !j.State.Final() && j.State != sojourn.Running && j.State != sojourn.Awaiting && !j.Resumed
 	if rules.OnlyTags(c) && j.State.Final() {
 		return tagFinal(t, j, e)
@@ -58,7 +58,7 @@ func alter(t *txn.Tx, j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, err
 // tagFinal changes the tags of a final job. Its row holds one entry of the history, that of its
 // end; so that entry moves to sj_history, and the entry of this change follows it there.
 func tagFinal(t *txn.Tx, j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, error) {
-	text, changed, err := newTags(t, j, e.Change)
+	text, changed, err := newTags(t, j, *e)
 	if err != nil || !changed {
 		return j.State, false, err
 	}
@@ -76,7 +76,7 @@ func tagFinal(t *txn.Tx, j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, 
 
 // newValues gives a job and its row their new values, or refuses them. It writes nothing. changed
 // is false if the tags are the same and nothing else is changed.
-func newValues(t *txn.Tx, j *sojourn.Job, l *jobrow.Row, c sojourn.Change) (changed bool, err error) {
+func newValues(t *txn.Tx, j *sojourn.Job, l *jobrow.Row, c sojourn.Edit) (changed bool, err error) {
 	if c.Args != nil {
 		if err := sojourn.ValidJSON("args", j.ContentType, *c.Args); err != nil {
 			return false, err
@@ -99,7 +99,7 @@ func newValues(t *txn.Tx, j *sojourn.Job, l *jobrow.Row, c sojourn.Change) (chan
 }
 
 // changeRow gives the row its new values. A new deadline counts from now.
-func changeRow(t *txn.Tx, l *jobrow.Row, c sojourn.Change) error {
+func changeRow(t *txn.Tx, l *jobrow.Row, c sojourn.Edit) error {
 	if c.RunAt != nil {
 		if err := sojourn.ValidRunAt(*c.RunAt, jobrow.Time(t.Now)); err != nil {
 			return err
@@ -126,7 +126,7 @@ func changeRow(t *txn.Tx, l *jobrow.Row, c sojourn.Change) error {
 	if c.Group != nil {
 		l.Group = *c.Group
 	}
-	l.Policy = c.Apply(l.Policy)
+	l.Policy = l.Policy.Changed(c.Policy)
 	if c.Policy != nil && c.Policy.Deadline != 0 {
 		l.Deadline = enqueue.DeadlineOf(t, l.Policy)
 	}
@@ -154,7 +154,7 @@ func changeRow(t *txn.Tx, l *jobrow.Row, c sojourn.Change) error {
 
 // newTags reads the tags of a job under a lock, so that two changes of single tags at the same time
 // do not undo each other, and puts the new ones into j. text is their stored form.
-func newTags(t *txn.Tx, j *sojourn.Job, c sojourn.Change) (text string, changed bool, err error) {
+func newTags(t *txn.Tx, j *sojourn.Job, c sojourn.Edit) (text string, changed bool, err error) {
 	var was string
 	if err := t.Read(qLockTags, func(r sqldb.Row) error { was = r.Text(0); return nil }, int64(j.ID)); err != nil {
 		return "", false, err
@@ -165,15 +165,15 @@ func newTags(t *txn.Tx, j *sojourn.Job, c sojourn.Change) (text string, changed 
 			return "", false, err
 		}
 	}
-	if j.Tags, err = c.NewTags(tags); err == nil {
+	if j.Tags, err = rules.NewTags(tags, c); err == nil {
 		text, err = tagText(j.Tags)
 	}
 	return text, err == nil && text != was, err
 }
 
 // alterJob writes the new values that are not in the row of sj_live; the caller writes that row.
-func alterJob(t *txn.Tx, j *sojourn.Job, l *jobrow.Row, c sojourn.Change) error {
-	if c == (sojourn.Change{}) {
+func alterJob(t *txn.Tx, j *sojourn.Job, l *jobrow.Row, c sojourn.Edit) error {
+	if c.Values() == (sojourn.Edit{}) {
 		return nil
 	}
 	tags, err := tagText(j.Tags)

@@ -28,24 +28,24 @@ type editRequest struct {
 }
 
 // Edit changes jobs; see driver.Store.
-func (s *Operator) Edit(ctx context.Context, f sojourn.Filter, e sojourn.Edit) (sojourn.Edited, error) {
+func (s *Operator) Edit(ctx context.Context, f sojourn.Filter, e sojourn.Edit) (sojourn.Page[sojourn.Edited], error) {
 	if err := f.Validate(); err != nil {
-		return sojourn.Edited{}, err
+		return sojourn.Page[sojourn.Edited]{}, err
 	}
 	if err := e.Validate(s.core.Cfg.MaxBytes); err != nil {
-		return sojourn.Edited{}, err
+		return sojourn.Page[sojourn.Edited]{}, err
 	}
 	if err := rules.Chooses(f, e); err != nil {
-		return sojourn.Edited{}, err
+		return sojourn.Page[sojourn.Edited]{}, err
 	}
 	f.Full, f.Wait = false, 0
 	if f.Limit == 0 {
 		f.Limit = sojourn.MaxFind
 	}
 	if e.DryRun {
-		var out sojourn.Edited
+		var out sojourn.Page[sojourn.Edited]
 		err := s.core.View(ctx, func(t *txn.Tx) (err error) {
-			out.Matched, err = query.Count(t, f)
+			out.Total, err = query.Count(t, f)
 			return err
 		})
 		return out, err
@@ -54,21 +54,21 @@ func (s *Operator) Edit(ctx context.Context, f sojourn.Filter, e sojourn.Edit) (
 }
 
 // editOp edits each job by itself: the refusal of one does not stop the others.
-var editOp = txn.EachOp("edit", groupcommit.Finish, func(t *txn.Tx, r editRequest) (sojourn.Edited, error) {
+var editOp = txn.EachOp("edit", groupcommit.Finish, func(t *txn.Tx, r editRequest) (sojourn.Page[sojourn.Edited], error) {
 	found, err := findLocked(t, r.filter)
 	if err != nil {
-		return sojourn.Edited{}, err
+		return sojourn.Page[sojourn.Edited]{}, err
 	}
-	out := sojourn.Edited{Items: make([]sojourn.EditedItem, len(found)), More: len(found) == r.filter.Limit && r.filter.IDs == nil}
+	out := sojourn.Page[sojourn.Edited]{Items: make([]sojourn.Edited, len(found))}
+	if len(found) == r.filter.Limit && r.filter.IDs == nil {
+		out.Next = found[len(found)-1].ID.String()
+	}
 	for i, j := range found {
 		state, changed, err := editOne(t, &found[i], &r.edit)
 		if err != nil && sojourn.ErrorCode(err) == "" {
 			return out, err
 		}
-		out.Items[i] = sojourn.EditedItem{ID: j.ID, State: state, Changed: changed && err == nil, Err: err}
-		if out.Items[i].Changed {
-			out.Changed++
-		}
+		out.Items[i] = sojourn.Edited{ID: j.ID, State: state, Changed: changed && err == nil, Err: err}
 	}
 	return out, addUnknown(t, &out, r.filter)
 })
@@ -112,7 +112,7 @@ func findLocked(t *txn.Tx, f sojourn.Filter) ([]sojourn.Job, error) {
 
 // addUnknown adds an item for each id of the filter that no job has. A job that the other
 // conditions exclude gets none.
-func addUnknown(t *txn.Tx, out *sojourn.Edited, f sojourn.Filter) error {
+func addUnknown(t *txn.Tx, out *sojourn.Page[sojourn.Edited], f sojourn.Filter) error {
 	answered := map[sojourn.ID]bool{}
 	for _, item := range out.Items {
 		answered[item.ID] = true
@@ -132,10 +132,10 @@ func addUnknown(t *txn.Tx, out *sojourn.Edited, f sojourn.Filter) error {
 	}
 	for _, id := range ids {
 		if !known[id] {
-			out.Items = append(out.Items, sojourn.EditedItem{ID: sojourn.ID(id), Err: sojourn.NotFound("no job has the id %d", id)})
+			out.Items = append(out.Items, sojourn.Edited{ID: sojourn.ID(id), Err: sojourn.NotFound("no job has the id %d", id)})
 		}
 	}
-	slices.SortFunc(out.Items, func(a, b sojourn.EditedItem) int {
+	slices.SortFunc(out.Items, func(a, b sojourn.Edited) int {
 		if f.Newest {
 			a, b = b, a
 		}

@@ -12,12 +12,14 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/lifecycle"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/respond"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
+	"github.com/sojourn-queue/sojourn/rules"
 )
 
 const qResponse = `select ` + txn.ResponseColumns + ` from sj_response where seq = $1`
 
 // EditInbox matches, retries or discards one response; see sojourn.Store.
-func (s *Operator) EditInbox(ctx context.Context, e sojourn.InboxEdit) (sojourn.Responded, error) {
+func (s *Operator) EditInbox(ctx context.Context, seq int64, action string, to sojourn.Response) (sojourn.Responded, error) {
+	e := rules.InboxEdit{Seq: seq, Action: action, Job: to.Job, Kind: to.Kind, Key: to.Key, By: to.By}
 	if err := e.Validate(); err != nil {
 		return sojourn.Responded{}, err
 	}
@@ -25,7 +27,7 @@ func (s *Operator) EditInbox(ctx context.Context, e sojourn.InboxEdit) (sojourn.
 	return txn.Do(ctx, s.core, inboxOp, 1, e)
 }
 
-var inboxOp = txn.EachOp("inbox", groupcommit.Finish, func(t *txn.Tx, e sojourn.InboxEdit) (sojourn.Responded, error) {
+var inboxOp = txn.EachOp("inbox", groupcommit.Finish, func(t *txn.Tx, e rules.InboxEdit) (sojourn.Responded, error) {
 	old, err := response(t, e.Seq)
 	if err != nil {
 		return sojourn.Responded{}, err
@@ -53,7 +55,7 @@ const qReplayed = `update sj_response set replay = $1, by_whom = $2, outcome = c
 	expires_us = case when outcome = 2 then $3 else expires_us end where seq = $4 and (outcome > 2 or outcome = 2 and job = 0)`
 
 // replay stores a response again, addressed to the job or key that a person has chosen.
-func replay(t *txn.Tx, old *sojourn.Response, e sojourn.InboxEdit) (sojourn.Responded, error) {
+func replay(t *txn.Tx, old *sojourn.Response, e rules.InboxEdit) (sojourn.Responded, error) {
 	r, err := replayOf(old, e)
 	if err != nil {
 		return sojourn.Responded{}, err
@@ -71,7 +73,7 @@ func replay(t *txn.Tx, old *sojourn.Response, e sojourn.InboxEdit) (sojourn.Resp
 
 // replayOf returns the new response. Its message id names the repeated response and the addressee,
 // so that a repeated call makes only one.
-func replayOf(old *sojourn.Response, e sojourn.InboxEdit) (sojourn.Response, error) {
+func replayOf(old *sojourn.Response, e rules.InboxEdit) (sojourn.Response, error) {
 	switch {
 	case old.Outcome == sojourn.Applied, old.Outcome == sojourn.Early && old.Job > 0:
 		return sojourn.Response{}, belongs(old)

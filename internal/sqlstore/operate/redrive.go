@@ -28,7 +28,7 @@ func redrive(t *txn.Tx, j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, e
 	}
 	was := &jobrow.Row{Row: rules.Row{ID: j.ID, State: j.State, Attempt: j.Attempt}, Generation: j.Generation}
 	l := &jobrow.Row{Row: tr.To, Queue: j.Queue, Kind: j.Kind, Key: j.Key, Group: j.Group, Priority: j.Priority, Generation: j.Generation + 1, Epoch: j.Epoch, RunAt: t.Now}
-	if _, err := newValues(t, j, l, e.Change); err != nil {
+	if _, err := newValues(t, j, l, *e); err != nil {
 		return j.State, false, err
 	}
 	l.RunAt, l.Deadline = lifecycle.Opening(l.RunAt, l.Policy), enqueue.DeadlineOf(t, l.Policy)
@@ -59,7 +59,7 @@ func redrive(t *txn.Tx, j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, e
 		return j.State, false, err
 	}
 	lifecycle.AddHistory(t, was, l, tr, lifecycle.Change{By: e.By})
-	if err := alterJob(t, j, l, e.Change); err != nil {
+	if err := alterJob(t, j, l, *e); err != nil {
 		return j.State, false, err
 	}
 	l.UpdatedAt = finished

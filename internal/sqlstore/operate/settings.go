@@ -27,10 +27,19 @@ const (
 // allSettings stands for every setting in QueuePatch.Reset.
 const allSettings = "*"
 
+// queueChange is one change of a queue: the first of these that is there.
+type queueChange struct {
+	Declare *sojourn.QueueSettings // replaces the declared layer
+	Update  *sojourn.QueuePatch
+	Set     *sojourn.QueueSettings // the settings in force, with the pauses
+	Paused  bool                   // pauses or resumes Kinds; without Kinds, the queue
+	Kinds   []string
+}
+
 // settingsRequest changes the settings of one queue.
 type settingsRequest struct {
 	name   string
-	change sojourn.QueueChange
+	change queueChange
 }
 
 // settingsResult is the queue after a change, without counts, and whether its jobs must be
@@ -41,8 +50,27 @@ type settingsResult struct {
 	txn.Refusal
 }
 
-// ChangeQueue changes settings or pauses; see sojourn.Store.
-func (s *Operator) ChangeQueue(ctx context.Context, name string, c sojourn.QueueChange) (sojourn.QueueStatus, error) {
+// DeclareQueue replaces the declared settings of a queue; see sojourn.Store.
+func (s *Operator) DeclareQueue(ctx context.Context, name string, q sojourn.QueueSettings) (sojourn.QueueStatus, error) {
+	return s.changeQueue(ctx, name, queueChange{Declare: &q})
+}
+
+// UpdateQueue changes single settings for an operator; see sojourn.Store.
+func (s *Operator) UpdateQueue(ctx context.Context, name string, p sojourn.QueuePatch) (sojourn.QueueStatus, error) {
+	return s.changeQueue(ctx, name, queueChange{Update: &p})
+}
+
+// PauseQueue pauses or resumes a queue, or kinds in it; see sojourn.Store.
+func (s *Operator) PauseQueue(ctx context.Context, name string, paused bool, kinds ...string) (sojourn.QueueStatus, error) {
+	return s.changeQueue(ctx, name, queueChange{Paused: paused, Kinds: kinds})
+}
+
+// SetQueue makes the settings in force; see sojourn.Store.
+func (s *Operator) SetQueue(ctx context.Context, name string, q sojourn.QueueSettings) (sojourn.QueueStatus, error) {
+	return s.changeQueue(ctx, name, queueChange{Set: &q})
+}
+
+func (s *Operator) changeQueue(ctx context.Context, name string, c queueChange) (sojourn.QueueStatus, error) {
 	given, err := checkChange(name, c)
 	if err != nil {
 		return sojourn.QueueStatus{}, err
@@ -67,7 +95,7 @@ func (s *Operator) ChangeQueue(ctx context.Context, name string, c sojourn.Queue
 }
 
 // checkChange checks a change by itself, and returns the settings that it brings.
-func checkChange(name string, c sojourn.QueueChange) (given sojourn.QueueSettings, err error) {
+func checkChange(name string, c queueChange) (given sojourn.QueueSettings, err error) {
 	switch {
 	case c.Declare != nil:
 		given = *c.Declare
@@ -87,8 +115,6 @@ func checkChange(name string, c sojourn.QueueChange) (given sojourn.QueueSetting
 		given = layers.Apply(given, *c.Update)
 	case c.Set != nil:
 		given = *c.Set
-	case c.Paused == nil:
-		return given, sojourn.Invalid("change", "is empty")
 	default:
 		given.PausedKinds = c.Kinds
 	}
@@ -139,7 +165,7 @@ func changeQueue(t *txn.Tx, r settingsRequest) (out settingsResult, err error) {
 }
 
 // apply returns the queue after a change. The error is a refusal.
-func apply(l query.LayeredSettings, c sojourn.QueueChange) (query.LayeredSettings, error) {
+func apply(l query.LayeredSettings, c queueChange) (query.LayeredSettings, error) {
 	paused, kinds := l.Settings.Paused, l.Settings.PausedKinds
 	switch {
 	case c.Declare != nil:
@@ -159,11 +185,11 @@ func apply(l query.LayeredSettings, c sojourn.QueueChange) (query.LayeredSetting
 	case !l.Found && l.Name != sojourn.AllQueues:
 		return l, sojourn.NotFound("there is no queue %.64q to pause or resume", l.Name)
 	case len(c.Kinds) == 0:
-		paused = *c.Paused
+		paused = c.Paused
 	default:
-		kinds = slices.DeleteFunc(slices.Clone(kinds), func(k string) bool { return !*c.Paused && slices.Contains(c.Kinds, k) })
+		kinds = slices.DeleteFunc(slices.Clone(kinds), func(k string) bool { return !c.Paused && slices.Contains(c.Kinds, k) })
 		for _, k := range c.Kinds {
-			if *c.Paused && !slices.Contains(kinds, k) {
+			if c.Paused && !slices.Contains(kinds, k) {
 				kinds = append(kinds, k)
 			}
 		}

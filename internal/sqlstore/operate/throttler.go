@@ -26,7 +26,7 @@ func (s *Operator) Announce(ctx context.Context) error {
 			continue
 		}
 		marker := gate.GoThrottler
-		if _, err := s.ChangeQueue(ctx, queue, sojourn.QueueChange{Update: &sojourn.QueuePatch{Throttle: &marker}}); err != nil {
+		if _, err := s.UpdateQueue(ctx, queue, sojourn.QueuePatch{Throttle: &marker}); err != nil {
 			return err
 		}
 	}

@@ -32,7 +32,7 @@ type Config struct {
 	Enders   int           // further ones for finishes and gated claims; 0: Runners run those too
 	Apart    int           // a finish of fewer steps than this still goes to the Runners
 	MaxRows  int           // of one transaction; default 1,000
-	Declared bool          // only queues that ChangeQueue has made take jobs
+	Declared bool          // only queues with settings take jobs
 	NoRoom   func() error  // returns why new jobs are refused for lack of space; nil: no bound
 
 	// Throttlers has the throttlers in Go, by queue. Rules compiles the throttle setting of a

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/terminal"
+	"github.com/sojourn-queue/sojourn/rules"
 )
 
 // responsePage is all that the store knows of a response.
@@ -114,7 +115,7 @@ func (a *app) matchCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		e := sojourn.InboxEdit{Seq: seqs[0], Action: sojourn.InboxMatch, Job: sojourn.ID(job), By: a.User()}
+		e := rules.InboxEdit{Seq: seqs[0], Action: sojourn.InboxMatch, Job: sojourn.ID(job), By: a.User()}
 		to := sojourn.Response{Job: e.Job}
 		if err := address(&to, args[1:], "--job"); err != nil {
 			return err
@@ -138,7 +139,7 @@ func (a *app) eachCommand(action string, short string) *cobra.Command {
 		}
 		return a.With(func(c *sojourn.Client) error {
 			for _, seq := range seqs {
-				if err := a.editInbox(cmd.Context(), c, sojourn.InboxEdit{Seq: seq, Action: action, By: a.User()}); err != nil {
+				if err := a.editInbox(cmd.Context(), c, rules.InboxEdit{Seq: seq, Action: action, By: a.User()}); err != nil {
 					return err
 				}
 			}
@@ -148,8 +149,8 @@ func (a *app) eachCommand(action string, short string) *cobra.Command {
 	return cmd
 }
 
-func (a *app) editInbox(ctx context.Context, c *sojourn.Client, e sojourn.InboxEdit) error {
-	answer, err := c.Store().EditInbox(ctx, e)
+func (a *app) editInbox(ctx context.Context, c *sojourn.Client, e rules.InboxEdit) error {
+	answer, err := c.Store().EditInbox(ctx, e.Seq, e.Action, e.To())
 	if err != nil {
 		return err
 	}

@@ -125,10 +125,11 @@ func (a *app) cancelCommand() *cobra.Command {
 func (a *app) redriveCommand() *cobra.Command {
 	var f bulkFlags
 	var generation int32
-	var change sojourn.Change
+	var change sojourn.Edit
 	var checkpoint string
 	cmd := a.bulkCommand("redrive", "run failed or cancelled jobs again", &f, func(b *bulk) {
-		b.edit = sojourn.Edit{Action: sojourn.EditRedrive, Generation: generation, Change: change}
+		b.edit = change
+		b.edit.Action, b.edit.Generation = sojourn.EditRedrive, generation
 		b.states, b.usual, b.done = []sojourn.State{sojourn.Failed, sojourn.Cancelled}, []sojourn.State{sojourn.Failed}, "redriven"
 	})
 	cmd.Flags().Int32Var(&generation, "generation", 0, "only if the job is in this generation, so that the command can be repeated safely")
@@ -141,7 +142,8 @@ func (a *app) redriveCommand() *cobra.Command {
 		b, err := a.BytesFrom("checkpoint", checkpoint)
 		change.Checkpoint = &b
 		return cli.OrElse(err, func() error {
-			return sojourn.Edit{Action: sojourn.EditRedrive, Change: change}.Validate(sojourn.MaxMaxBytes)
+			change.Action = sojourn.EditRedrive
+			return change.Validate(sojourn.MaxMaxBytes)
 		})
 	}
 	return cmd
@@ -192,13 +194,15 @@ func (a *app) doBulk(ctx context.Context, c *sojourn.Client, b *bulk) error {
 	missing := slices.Clone(b.filter.IDs)
 	err := b.pages(ctx, c, func(ids []sojourn.ID) error {
 		edited, err := c.Jobs().EditAll(ctx, sojourn.Filter{IDs: ids, States: b.filter.States, Limit: sojourn.MaxFind}, b.edit)
-		s.Matched, s.Changed = s.Matched+len(edited.Items), s.Changed+edited.Changed
+		s.Matched += len(edited.Items)
 		for _, item := range edited.Items {
 			missing = slices.DeleteFunc(missing, func(id sojourn.ID) bool { return id == item.ID })
 			switch {
 			case item.Err != nil:
 				refuse(item.ID, item.Err)
-			case !item.Changed:
+			case item.Changed:
+				s.Changed++
+			default:
 				s.Unchanged++
 			}
 		}
@@ -249,7 +253,7 @@ func (a *app) rehearse(ctx context.Context, c *sojourn.Client, b *bulk) error {
 	if err != nil {
 		return err
 	}
-	n := edited.Matched
+	n := edited.Total
 	if !b.dryRun {
 		return cli.Unconfirmed(b.verb(), terminal.Plural(n, "job"))
 	}
@@ -332,7 +336,8 @@ func (a *app) editCommand() *cobra.Command {
 		if by == "" {
 			by = a.User()
 		}
-		b := &bulk{edit: sojourn.Edit{Action: sojourn.EditChange, By: by, Change: change}, done: "edited", yes: yes, dryRun: dryRun, byName: true}
+		change.Action, change.By = sojourn.EditChange, by
+		b := &bulk{edit: change, done: "edited", yes: yes, dryRun: dryRun, byName: true}
 		if redrive {
 			b.edit.Action, b.done = sojourn.EditRedrive, "redriven"
 		}
@@ -351,8 +356,8 @@ func (a *app) editCommand() *cobra.Command {
 }
 
 // change takes over the flags that were given.
-func (a *app) change(cmd *cobra.Command, f changeFlags) (sojourn.Change, error) {
-	var c sojourn.Change
+func (a *app) change(cmd *cobra.Command, f changeFlags) (sojourn.Edit, error) {
+	var c sojourn.Edit
 	given := cmd.Flags().Changed
 	parse.SetPointer(given("queue"), &c.Queue, f.queue)
 	parse.SetPointer(given("group"), &c.Group, f.group)

@@ -51,7 +51,7 @@ func blockedWoken(s *kit.Scene) {
 	id := s.Enqueue(sojourn.Delay(time.Hour))
 	woken("a change of run_at", func() {
 		d := time.Duration(0)
-		s.Edit(id, sojourn.Edit{Action: sojourn.EditChange, Change: sojourn.Change{Delay: &d}})
+		s.Edit(id, sojourn.Edit{Action: sojourn.EditChange, Delay: &d})
 	})
 }
 

@@ -147,7 +147,7 @@ func orderChanged(s *kit.Scene) {
 	s.Advance(time.Second)
 	b := s.Enqueue(sojourn.Priority(50))
 	p := int32(50)
-	j := s.Edited(a, sojourn.Edit{Action: sojourn.EditChange, Change: sojourn.Change{Priority: &p}}, sojourn.Ready)
+	j := s.Edited(a, sojourn.Edit{Action: sojourn.EditChange, Priority: &p}, sojourn.Ready)
 	s.At("run_at", j.RunAt, s.Now().Add(-time.Second))
 	s.Order(s.Drain(), []sojourn.ID{a, b})
 }

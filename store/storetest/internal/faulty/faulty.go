@@ -70,13 +70,13 @@ func (f *Store) Respond(ctx context.Context, rs []sojourn.Response) ([]sojourn.R
 }
 
 // EditInbox changes a response.
-func (f *Store) EditInbox(ctx context.Context, e sojourn.InboxEdit) (sojourn.Responded, error) {
-	return through(f, func() (sojourn.Responded, error) { return f.Store.EditInbox(ctx, e) })
+func (f *Store) EditInbox(ctx context.Context, seq int64, action string, to sojourn.Response) (sojourn.Responded, error) {
+	return through(f, func() (sojourn.Responded, error) { return f.Store.EditInbox(ctx, seq, action, to) })
 }
 
 // Edit changes jobs.
-func (f *Store) Edit(ctx context.Context, filter sojourn.Filter, e sojourn.Edit) (sojourn.Edited, error) {
-	return through(f, func() (sojourn.Edited, error) { return f.Store.Edit(ctx, filter, e) })
+func (f *Store) Edit(ctx context.Context, filter sojourn.Filter, e sojourn.Edit) (sojourn.Page[sojourn.Edited], error) {
+	return through(f, func() (sojourn.Page[sojourn.Edited], error) { return f.Store.Edit(ctx, filter, e) })
 }
 
 // Sweep processes overdue jobs and responses.

@@ -161,14 +161,14 @@ func groupMoved(s *kit.Scene) {
 	a, b := s.Enqueue(sojourn.Group("g")), s.Enqueue(sojourn.Group("g"))
 	kit.Same(s, "the first", s.Claim(kit.UpTo(5)).Job.ID, a)
 	h, other, zero := "h", "other", int32(0)
-	s.Edited(b, sojourn.Edit{Action: sojourn.EditChange, Change: sojourn.Change{Group: &h}}, sojourn.Ready)
+	s.Edited(b, sojourn.Edit{Action: sojourn.EditChange, Group: &h}, sojourn.Ready)
 	kit.Same(s, "the second, in another group", s.Claim(kit.UpTo(5)).Job.ID, b)
 	c := s.Enqueue(sojourn.Group("g"))
 	d := s.Enqueue(sojourn.Group("g"))
-	s.Edited(c, sojourn.Edit{Action: sojourn.EditChange, Change: sojourn.Change{Queue: &other}}, sojourn.Ready)
+	s.Edited(c, sojourn.Edit{Action: sojourn.EditChange, Queue: &other}, sojourn.Ready)
 	s.ClaimNone("the group is at its limit")
 	kit.Same(s, "the third, in another queue", s.Claim(kit.UpTo(5), kit.From("other")).Job.ID, c)
-	s.Edited(d, sojourn.Edit{Action: sojourn.EditChange, Change: sojourn.Change{Queue: &other, Weight: &zero}}, sojourn.Ready)
+	s.Edited(d, sojourn.Edit{Action: sojourn.EditChange, Queue: &other, Weight: &zero}, sojourn.Ready)
 	kit.Same(s, "the fourth, without weight", s.Claim(kit.UpTo(5), kit.From("other")).Job.ID, d)
 }
 

@@ -156,8 +156,8 @@ func limitOversize(s *kit.Scene) {
 	small := s.Enqueue()
 	heavier, here := int32(4), kit.Queue
 	elsewhere := s.Enqueue(sojourn.Queue("other"), sojourn.Weight(heavier))
-	s.Refused(s.Edit(small, sojourn.Edit{Action: sojourn.EditChange, Change: sojourn.Change{Weight: &heavier}}).Err, sojourn.CodeOversize, "a change to it")
-	s.Refused(s.Edit(elsewhere, sojourn.Edit{Action: sojourn.EditChange, Change: sojourn.Change{Queue: &here}}).Err, sojourn.CodeOversize, "a move of it")
+	s.Refused(s.Edit(small, sojourn.Edit{Action: sojourn.EditChange, Weight: &heavier}).Err, sojourn.CodeOversize, "a change to it")
+	s.Refused(s.Edit(elsewhere, sojourn.Edit{Action: sojourn.EditChange, Queue: &here}).Err, sojourn.CodeOversize, "a move of it")
 	kit.Same(s, "the weight that was refused", s.Get(small).Weight, 1)
 	s.SetQueue(kit.Queue, limited(2))
 	kit.Same(s, "the oversize job", s.Claim().Job.ID, big) // nothing else is in flight

@@ -346,11 +346,20 @@ func settingsOfTenants(s *kit.Scene) {
 	pay := s.Tenant("pay", access.Grant{Verbs: []access.Verb{access.VerbAdmin}, Queue: "pay-*"})
 	mail := s.Tenant("mail", access.Grant{Verbs: []access.Verb{access.VerbAdmin}, Queue: "mail-*"},
 		access.Grant{Verbs: []access.Verb{access.VerbOperate, access.VerbRead}, Queue: "pay-*"})
-	for what, change := range kit.InOrder(map[string]sojourn.QueueChange{
-		"declare": {Declare: &sojourn.QueueSettings{Limit: 5}}, "update": {Update: &sojourn.QueuePatch{Limit: new(int64(5))}},
-		"pause": {Paused: new(true)}, "set": {Set: &sojourn.QueueSettings{Limit: 5}},
+	const queue = "pay-cards"
+	for what, change := range kit.InOrder(map[string]func() (sojourn.QueueStatus, error){
+		"declare": func() (sojourn.QueueStatus, error) {
+			return mail.Store.DeclareQueue(mail.Ctx, queue, sojourn.QueueSettings{Limit: 5})
+		},
+		"update": func() (sojourn.QueueStatus, error) {
+			return mail.Store.UpdateQueue(mail.Ctx, queue, sojourn.QueuePatch{Limit: new(int64(5))})
+		},
+		"pause": func() (sojourn.QueueStatus, error) { return mail.Store.PauseQueue(mail.Ctx, queue, true) },
+		"set": func() (sojourn.QueueStatus, error) {
+			return mail.Store.SetQueue(mail.Ctx, queue, sojourn.QueueSettings{Limit: 5})
+		},
 	}) {
-		_, err := mail.Store.ChangeQueue(mail.Ctx, "pay-cards", change)
+		_, err := change()
 		s.Refused(err, "insufficient_scope", what)
 		kit.Same(s, "settings after a refused "+what, kit.Text(s.Queue("pay-cards").Settings), kit.Text(sojourn.QueueSettings{Limit: 10}))
 	}

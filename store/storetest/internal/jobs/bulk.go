@@ -22,7 +22,7 @@ var bulkTrials = []kit.Trial{
 func edits() []sojourn.Edit {
 	p := int32(7)
 	return []sojourn.Edit{{Action: sojourn.EditCancel}, {Action: sojourn.EditFail}, {Action: sojourn.EditRedrive}, {Action: sojourn.EditPurge},
-		{Action: sojourn.EditChange, Change: sojourn.Change{Priority: &p}}, {Action: sojourn.EditChange, Change: sojourn.Change{Tags: &[]string{"t"}}}}
+		{Action: sojourn.EditChange, Priority: &p}, {Action: sojourn.EditChange, Tags: &[]string{"t"}}}
 }
 
 // mixed makes a ready, a failed and a completed job, old enough to be purged.
@@ -43,7 +43,7 @@ func emptyList(s *kit.Scene) {
 			before := []string{s.Picture(ids[0]), s.Picture(ids[1]), s.Picture(ids[2])}
 			ed, err := s.Store.Edit(s.Ctx, f, e)
 			s.Must(err, "Edit %s with an empty list", e.Action)
-			if ed.Changed != 0 || len(ed.Items) != 0 || ed.More {
+			if kit.Changed(ed) != 0 || len(ed.Items) != 0 || (ed.Next != "") {
 				s.Fatalf("Edit %s with an empty list answered %s, want nothing", e.Action, kit.Text(ed))
 			}
 			for i, id := range ids {
@@ -74,7 +74,7 @@ func editAll(s *kit.Scene) {
 	more := s.EnqueueMany(2)
 	ed, err := s.Store.Edit(s.Ctx, sojourn.Filter{}, everything)
 	s.Must(err, "Edit of all jobs")
-	kit.Same(s, "changed", ed.Changed, 3)
+	kit.Same(s, "changed", kit.Changed(ed), 3)
 	kit.Same(s, "items", len(ed.Items), 5)
 	for _, id := range append(more, ids[0]) {
 		s.State(id, sojourn.Cancelled)
@@ -94,13 +94,13 @@ func dryRun(s *kit.Scene) {
 	for _, c := range counts {
 		ed, err := s.Store.Edit(s.Ctx, c.f, sojourn.Edit{Action: sojourn.EditCancel, DryRun: true})
 		s.Must(err, "a dry run")
-		if ed.Matched != c.want || ed.Changed != 0 || len(ed.Items) != 0 {
+		if ed.Total != c.want || kit.Changed(ed) != 0 || len(ed.Items) != 0 {
 			s.Fatalf("a dry run of %s answered %s, want %d matched", kit.Text(c.f), kit.Text(ed), c.want)
 		}
 	}
 	ed, err := s.Store.Edit(s.Ctx, sojourn.Filter{}, sojourn.Edit{Action: sojourn.EditPurge, DryRun: true, All: true})
 	s.Must(err, "a dry run over all jobs")
-	kit.Same(s, "matched", ed.Matched, 3+len(many))
+	kit.Same(s, "matched", ed.Total, 3+len(many))
 	_, err = s.Store.Edit(s.Ctx, sojourn.Filter{}, sojourn.Edit{Action: sojourn.EditPurge, DryRun: true})
 	s.Refused(err, sojourn.CodeInvalid, "a dry run without a condition")
 	s.Unchanged(ids[0], before, "a dry run")
@@ -116,7 +116,7 @@ func editUnknown(s *kit.Scene) {
 	}
 	ed, err := s.Store.Edit(s.Ctx, sojourn.Filter{IDs: []sojourn.ID{unknown, id, unknown + 1, unknown}}, sojourn.Edit{Action: sojourn.EditCancel})
 	s.Must(err, "Edit")
-	if len(ed.Items) != 3 || ed.Changed != 1 || ed.Items[0].ID != id || ed.Items[1].ID != unknown || ed.Items[2].ID != unknown+1 {
+	if len(ed.Items) != 3 || kit.Changed(ed) != 1 || ed.Items[0].ID != id || ed.Items[1].ID != unknown || ed.Items[2].ID != unknown+1 {
 		s.Fatalf("Edit of a known and two unknown ids answered %s", kit.Text(ed))
 	}
 	s.Is(ed.Items[1].Err, sojourn.ErrNotFound, "the first unknown id")

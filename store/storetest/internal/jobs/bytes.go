@@ -122,7 +122,7 @@ func limits(s *kit.Scene) {
 	s.Gone(j.ID)
 	a := []byte(more)
 	id := s.Enqueue(kit.Args(exact))
-	if _, err := s.Store.Edit(s.Ctx, sojourn.Filter{IDs: []sojourn.ID{id}}, sojourn.Edit{Action: sojourn.EditChange, Change: sojourn.Change{Args: &a}}); err == nil {
+	if _, err := s.Store.Edit(s.Ctx, sojourn.Filter{IDs: []sojourn.ID{id}}, sojourn.Edit{Action: sojourn.EditChange, Args: &a}); err == nil {
 		s.Fatal("an edit took args above the limit")
 	} else {
 		s.Refused(err, sojourn.CodeTooLarge, "an edit's args above the limit")

@@ -128,7 +128,7 @@ func editMany(s *kit.Scene) {
 	other := s.Enqueue(sojourn.Tags("y"))
 	ed, err := s.Store.Edit(s.Ctx, sojourn.Filter{Tag: "x"}, sojourn.Edit{Action: sojourn.EditCancel, By: "ops"})
 	s.Must(err, "Edit")
-	if ed.Changed != 2 || len(ed.Items) != 3 || ed.More {
+	if kit.Changed(ed) != 2 || len(ed.Items) != 3 || (ed.Next != "") {
 		s.Fatalf("Edit answered %+v, want 2 of 3 changed", ed)
 	}
 	for _, item := range ed.Items {
@@ -152,13 +152,13 @@ func editBounded(s *kit.Scene) {
 	f := sojourn.Filter{Queue: "many", States: []sojourn.State{sojourn.Ready}, Limit: sojourn.MaxFind}
 	ed, err := s.Store.Edit(s.Ctx, f, e)
 	s.Must(err, "Edit")
-	if ed.Changed != 1000 || len(ed.Items) != 1000 || !ed.More {
-		s.Fatalf("Edit of 1,005 jobs changed %d, answered %d and more %v", ed.Changed, len(ed.Items), ed.More)
+	if kit.Changed(ed) != 1000 || len(ed.Items) != 1000 || !(ed.Next != "") {
+		s.Fatalf("Edit of 1,005 jobs changed %d, answered %d and more %v", kit.Changed(ed), len(ed.Items), (ed.Next != ""))
 	}
 	ed, err = s.Store.Edit(s.Ctx, f, e)
 	s.Must(err, "Edit")
-	if ed.Changed != 5 || ed.More {
-		s.Fatalf("Edit of the rest changed %d, more %v", ed.Changed, ed.More)
+	if kit.Changed(ed) != 5 || (ed.Next != "") {
+		s.Fatalf("Edit of the rest changed %d, more %v", kit.Changed(ed), (ed.Next != ""))
 	}
 	kit.Same(s, "cancelled", s.Queue("many").Counts[sojourn.Cancelled], 1005)
 }
@@ -172,13 +172,13 @@ func editBad(s *kit.Scene) {
 		"no action":      {},
 		"unknown action": {Action: "explode"},
 		"nothing":        {Action: sojourn.EditChange},
-		"weight":         {Action: sojourn.EditChange, Change: sojourn.Change{Weight: &w}},
-		"group":          {Action: sojourn.EditChange, Change: sojourn.Change{Group: &g}},
-		"delay":          {Action: sojourn.EditChange, Change: sojourn.Change{Delay: &d}},
-		"queue":          {Action: sojourn.EditChange, Change: sojourn.Change{Queue: &q}},
-		"tags":           {Action: sojourn.EditChange, Change: sojourn.Change{Tags: &[]string{"a b"}}},
-		"policy":         {Action: sojourn.EditChange, Change: sojourn.Change{Policy: &sojourn.Policy{MaxAttempts: -7}}},
-		"run_at":         {Action: sojourn.EditChange, Change: sojourn.Change{RunAt: &far}},
+		"weight":         {Action: sojourn.EditChange, Weight: &w},
+		"group":          {Action: sojourn.EditChange, Group: &g},
+		"delay":          {Action: sojourn.EditChange, Delay: &d},
+		"queue":          {Action: sojourn.EditChange, Queue: &q},
+		"tags":           {Action: sojourn.EditChange, Tags: &[]string{"a b"}},
+		"policy":         {Action: sojourn.EditChange, Policy: &sojourn.Policy{MaxAttempts: -7}},
+		"run_at":         {Action: sojourn.EditChange, RunAt: &far},
 	}) {
 		ed, err := s.Store.Edit(s.Ctx, sojourn.Filter{IDs: []sojourn.ID{id}}, e)
 		if err == nil && len(ed.Items) == 1 {
@@ -195,7 +195,7 @@ func editNothing(s *kit.Scene) {
 	for _, action := range []sojourn.EditAction{sojourn.EditCancel, sojourn.EditFail, sojourn.EditRedrive, sojourn.EditPurge} {
 		ed, err := s.Store.Edit(s.Ctx, sojourn.Filter{Kind: "unknown"}, sojourn.Edit{Action: action})
 		s.Must(err, "Edit %s of nothing", action)
-		if ed.Changed != 0 || len(ed.Items) != 0 || ed.More {
+		if kit.Changed(ed) != 0 || len(ed.Items) != 0 || (ed.Next != "") {
 			s.Fatalf("Edit %s of nothing answered %+v", action, ed)
 		}
 	}

@@ -41,7 +41,7 @@ func changeValues(s *kit.Scene) {
 		state := s.Get(id).State
 		runAt := s.Get(id).RunAt
 		s.Advance(time.Second)
-		j := s.Change(id, sojourn.Change{Priority: &p, Weight: &w, Group: &g, Args: &a, Tags: &[]string{"t"}}, state)
+		j := s.Change(id, sojourn.Edit{Priority: &p, Weight: &w, Group: &g, Args: &a, Tags: &[]string{"t"}}, state)
 		kit.Same(s, what+": priority", j.Priority, p)
 		kit.Same(s, what+": weight", j.Weight, w)
 		kit.Same(s, what+": group", j.Group, g)
@@ -61,13 +61,13 @@ func changeRunAt(s *kit.Scene) {
 	id := s.Enqueue()
 	when, now := s.Now().Add(time.Hour), s.Now().Add(-time.Hour)
 	d, zero := 30*time.Minute, time.Duration(0)
-	s.At("run_at", s.Change(id, sojourn.Change{RunAt: &when}, sojourn.Scheduled).RunAt, when)
+	s.At("run_at", s.Change(id, sojourn.Edit{RunAt: &when}, sojourn.Scheduled).RunAt, when)
 	s.Advance(time.Minute)
-	s.At("run_at", s.Change(id, sojourn.Change{Delay: &d}, sojourn.Scheduled).RunAt, s.Now().Add(d))
-	s.Change(id, sojourn.Change{RunAt: &now}, sojourn.Ready)
-	s.Change(id, sojourn.Change{Delay: &d}, sojourn.Scheduled)
+	s.At("run_at", s.Change(id, sojourn.Edit{Delay: &d}, sojourn.Scheduled).RunAt, s.Now().Add(d))
+	s.Change(id, sojourn.Edit{RunAt: &now}, sojourn.Ready)
+	s.Change(id, sojourn.Edit{Delay: &d}, sojourn.Scheduled)
 	s.ClaimNone("it was put off")
-	s.Change(id, sojourn.Change{Delay: &zero}, sojourn.Ready)
+	s.Change(id, sojourn.Edit{Delay: &zero}, sojourn.Ready)
 	kit.Same(s, "job", s.Claim().Job.ID, id)
 }
 
@@ -76,13 +76,13 @@ func changeQueue(s *kit.Scene) {
 	s.Advance(time.Second)
 	b := s.Enqueue(sojourn.Queue("other"))
 	q := "other"
-	kit.Same(s, "queue", s.Change(a, sojourn.Change{Queue: &q}, sojourn.Ready).Queue, q)
+	kit.Same(s, "queue", s.Change(a, sojourn.Edit{Queue: &q}, sojourn.Ready).Queue, q)
 	s.ClaimNone("it has moved")
 	s.Order(s.Drain(kit.From("other")), []sojourn.ID{a, b})
 	kit.Same(s, "jobs left behind", len(s.Queue(kit.Queue).Counts), 0)
 	c := s.Enqueue()
 	fresh := "brand-new"
-	s.Change(c, sojourn.Change{Queue: &fresh}, sojourn.Ready)
+	s.Change(c, sojourn.Edit{Queue: &fresh}, sojourn.Ready)
 	kit.Same(s, "ready in the new queue", s.Queue(fresh).Counts[sojourn.Ready], 1)
 }
 
@@ -91,12 +91,13 @@ func changeRefused(s *kit.Scene) {
 	ids := map[string]sojourn.ID{"running": s.Running().Job.ID, "awaiting": s.Awaiting().Job.ID, "resumed": s.Resumed("k").Job.ID}
 	for what, id := range kit.InOrder(ids) {
 		before := s.Picture(id)
-		changes := []sojourn.Change{{Priority: &p, Weight: &p}, {Weight: &p}, {Queue: &q}, {Group: &q}, {Args: &[]byte{}}, {Policy: &sojourn.Policy{MaxAttempts: 9}}}
+		changes := []sojourn.Edit{{Priority: &p, Weight: &p}, {Weight: &p}, {Queue: &q}, {Group: &q}, {Args: &[]byte{}}, {Policy: &sojourn.Policy{MaxAttempts: 9}}}
 		if what != "awaiting" {
-			changes = append(changes, sojourn.Change{Priority: &p})
+			changes = append(changes, sojourn.Edit{Priority: &p})
 		}
 		for _, c := range changes {
-			item := s.Edit(id, sojourn.Edit{Action: sojourn.EditChange, Change: c})
+			c.Action = sojourn.EditChange
+			item := s.Edit(id, c)
 			s.Is(item.Err, sojourn.ErrConflict, "a change of a job that is "+what)
 			kit.Same(s, "changed", item.Changed, false)
 		}
@@ -110,7 +111,7 @@ func changeAwaiting(s *kit.Scene) {
 	before := s.Get(c.Job.ID)
 	p := int32(7)
 	s.Advance(time.Second)
-	j := s.Change(c.Job.ID, sojourn.Change{Priority: &p, AddTags: &[]string{"urgent"}}, sojourn.Awaiting)
+	j := s.Change(c.Job.ID, sojourn.Edit{Priority: &p, AddTags: &[]string{"urgent"}}, sojourn.Awaiting)
 	kit.Same(s, "priority", j.Priority, p)
 	kit.Same(s, "tags", strings.Join(j.Tags, " "), "urgent")
 	s.At("wake_at", j.WakeAt, before.WakeAt)
@@ -132,22 +133,22 @@ func changeArgs(s *kit.Scene) {
 	c := s.Running()
 	s.Finish(kit.Released(c), sojourn.Ready)
 	a := []byte("new")
-	item := s.Edit(c.Job.ID, sojourn.Edit{Action: sojourn.EditChange, Change: sojourn.Change{Args: &a}})
+	item := s.Edit(c.Job.ID, sojourn.Edit{Action: sojourn.EditChange, Args: &a})
 	s.Is(item.Err, sojourn.ErrConflict, "new args after a claim")
 	kit.Same(s, "args", string(s.Get(c.Job.ID).Args), `{"order":42}`)
 	p := int32(7)
-	item = s.Edit(c.Job.ID, sojourn.Edit{Action: sojourn.EditChange, Change: sojourn.Change{Args: &a, Priority: &p}})
+	item = s.Edit(c.Job.ID, sojourn.Edit{Action: sojourn.EditChange, Args: &a, Priority: &p})
 	s.Is(item.Err, sojourn.ErrConflict, "new args and priority after a claim")
 	kit.Same(s, "priority", s.Get(c.Job.ID).Priority, sojourn.DefaultPriority) // all or nothing
 	s.Cancel(c.Job.ID)
 	s.Edited(c.Job.ID, kit.RedriveEdit, sojourn.Ready)
-	s.Change(c.Job.ID, sojourn.Change{Args: &a}, sojourn.Ready)
+	s.Change(c.Job.ID, sojourn.Edit{Args: &a}, sojourn.Ready)
 	kit.Same(s, "args", string(s.Claim().Job.Args), "new")
 }
 
 func changeTags(s *kit.Scene) {
 	c := s.Final(sojourn.Completed, sojourn.Tags("a", "b"))
-	j := s.Change(c.Job.ID, sojourn.Change{Tags: &[]string{"b", "c", "c"}}, sojourn.Completed)
+	j := s.Change(c.Job.ID, sojourn.Edit{Tags: &[]string{"b", "c", "c"}}, sojourn.Completed)
 	slices.Sort(j.Tags)
 	if !slices.Equal(j.Tags, []string{"b", "c"}) {
 		s.Fatalf("the tags are %v, want b and c", j.Tags)
@@ -157,10 +158,10 @@ func changeTags(s *kit.Scene) {
 		s.Must(err, "Find")
 		kit.Same(s, "jobs with the tag "+tag, len(jobs), want)
 	}
-	s.Change(c.Job.ID, sojourn.Change{Tags: &[]string{}}, sojourn.Completed)
+	s.Change(c.Job.ID, sojourn.Edit{Tags: &[]string{}}, sojourn.Completed)
 	kit.Same(s, "tags", len(s.Get(c.Job.ID).Tags), 0)
 	p := int32(7)
-	item := s.Edit(c.Job.ID, sojourn.Edit{Action: sojourn.EditChange, Change: sojourn.Change{Tags: &[]string{"x"}, Priority: &p}})
+	item := s.Edit(c.Job.ID, sojourn.Edit{Action: sojourn.EditChange, Tags: &[]string{"x"}, Priority: &p})
 	s.Is(item.Err, sojourn.ErrConflict, "tags and more of a final job")
 	kit.Same(s, "tags", len(s.Get(c.Job.ID).Tags), 0)
 }
@@ -170,7 +171,7 @@ func changeSingleTags(s *kit.Scene) {
 	awaiting, plain := s.Awaiting(sojourn.Key("k"), sojourn.Tags("a", "b")), s.Enqueue(sojourn.Tags("a", "b"))
 	for _, id := range []sojourn.ID{plain, running.Job.ID, awaiting.Job.ID, final.Job.ID} {
 		before := s.Get(id)
-		e := sojourn.Edit{Action: sojourn.EditChange, By: "ann", Change: sojourn.Change{RemoveTags: &[]string{"a", "x"}, AddTags: &[]string{"c", "b"}}}
+		e := sojourn.Edit{Action: sojourn.EditChange, By: "ann", RemoveTags: &[]string{"a", "x"}, AddTags: &[]string{"c", "b"}}
 		item := s.Edit(id, e)
 		s.Must(item.Err, "edit of a job that is %s", before.State)
 		kit.Same(s, "changed", item.Changed, true)
@@ -192,7 +193,7 @@ func changeSingleTags(s *kit.Scene) {
 		for i := range many {
 			many[i] = "t" + strconv.Itoa(i)
 		}
-		s.Refused(s.Edit(id, sojourn.Edit{Action: sojourn.EditChange, Change: sojourn.Change{AddTags: &many}}).Err, sojourn.CodeInvalid, "too many tags")
+		s.Refused(s.Edit(id, sojourn.Edit{Action: sojourn.EditChange, AddTags: &many}).Err, sojourn.CodeInvalid, "too many tags")
 	}
 	s.Finish(kit.Completed(running), sojourn.Completed) // the lease is still valid
 	s.Happened(running.Job.ID, "edited", "completed")
@@ -204,7 +205,7 @@ func changeSingleTags(s *kit.Scene) {
 	for i := range errs {
 		wg.Go(func() {
 			add := []string{"p" + strconv.Itoa(i)}
-			_, errs[i] = s.Store.Edit(s.Ctx, sojourn.Filter{IDs: []sojourn.ID{plain}}, sojourn.Edit{Action: sojourn.EditChange, Change: sojourn.Change{AddTags: &add}})
+			_, errs[i] = s.Store.Edit(s.Ctx, sojourn.Filter{IDs: []sojourn.ID{plain}}, sojourn.Edit{Action: sojourn.EditChange, AddTags: &add})
 		})
 	}
 	wg.Wait()
@@ -214,22 +215,22 @@ func changeSingleTags(s *kit.Scene) {
 
 func repeatAfterTags(s *kit.Scene) {
 	c := s.Final(sojourn.Completed)
-	s.Change(c.Job.ID, sojourn.Change{AddTags: &[]string{"x"}}, sojourn.Completed)
+	s.Change(c.Job.ID, sojourn.Edit{AddTags: &[]string{"x"}}, sojourn.Completed)
 	s.Reports(kit.Completed(c), driver.FinishRepeated)
 	for range sojourn.MaxHistory + 2 { // the bound of a history holds
-		s.Change(c.Job.ID, sojourn.Change{AddTags: &[]string{"y"}}, sojourn.Completed)
-		s.Change(c.Job.ID, sojourn.Change{RemoveTags: &[]string{"y"}}, sojourn.Completed)
+		s.Change(c.Job.ID, sojourn.Edit{AddTags: &[]string{"y"}}, sojourn.Completed)
+		s.Change(c.Job.ID, sojourn.Edit{RemoveTags: &[]string{"y"}}, sojourn.Completed)
 	}
 }
 
 func changePolicy(s *kit.Scene) {
 	id := s.Enqueue(kit.Steady(time.Minute), sojourn.MaxAttempts(9))
-	j := s.Change(id, sojourn.Change{Policy: &sojourn.Policy{MaxAttempts: 1, Timeout: time.Hour}}, sojourn.Ready)
+	j := s.Change(id, sojourn.Edit{Policy: &sojourn.Policy{MaxAttempts: 1, Timeout: time.Hour}}, sojourn.Ready)
 	kit.Same(s, "max_attempts", j.Policy.MaxAttempts, 1)
 	kit.Same(s, "timeout", j.Policy.Timeout, time.Hour)
 	kit.Same(s, "backoff", j.Policy.Backoff.First, time.Minute)
 	s.Advance(10 * time.Minute)
-	s.Change(id, sojourn.Change{Policy: &sojourn.Policy{Deadline: time.Hour}}, sojourn.Ready)
+	s.Change(id, sojourn.Edit{Policy: &sojourn.Policy{Deadline: time.Hour}}, sojourn.Ready)
 	c := s.Claim()
 	kit.Same(s, "timeout left", c.Timeout, time.Hour)
 	kit.Same(s, "deadline left, counted from the change", c.Deadline, time.Hour)
@@ -239,6 +240,6 @@ func changePolicy(s *kit.Scene) {
 func changeErrored(s *kit.Scene) {
 	c := s.Errored()
 	p := int32(7)
-	kit.Same(s, "priority", s.Change(c.Job.ID, sojourn.Change{Priority: &p}, sojourn.Errored).Priority, 7)
+	kit.Same(s, "priority", s.Change(c.Job.ID, sojourn.Edit{Priority: &p}, sojourn.Errored).Priority, 7)
 	kit.Same(s, "purpose", s.Claim(kit.Deciding).Purpose, sojourn.PurposeDecide)
 }

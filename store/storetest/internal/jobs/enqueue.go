@@ -188,7 +188,7 @@ func enqueueChangedArgs(s *kit.Scene) {
 	k := s.Job(kit.Args("old"))
 	s.Put(k)
 	a := []byte("new")
-	s.Change(k.ID, sojourn.Change{Args: &a}, sojourn.Ready)
+	s.Change(k.ID, sojourn.Edit{Args: &a}, sojourn.Ready)
 	again(s, k, sojourn.Ready)
 	kit.Same(s, "args", string(s.Get(k.ID).Args), "new")
 }

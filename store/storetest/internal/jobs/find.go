@@ -159,7 +159,7 @@ func findKeyOfAnyKind(s *kit.Scene) {
 	}
 	edited, err := s.Store.Edit(s.Ctx, sojourn.Filter{Key: "k"}, sojourn.Edit{Action: sojourn.EditCancel})
 	s.Must(err, "Edit by key")
-	kit.Same(s, "the jobs that were cancelled", edited.Changed, 2)
+	kit.Same(s, "the jobs that were cancelled", kit.Changed(edited), 2)
 	holder(second)
 }
 

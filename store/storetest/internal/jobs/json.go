@@ -61,7 +61,7 @@ func jsonArgs(s *kit.Scene) {
 	}
 	newArgs := []byte(`{"a":`)
 	id := s.Enqueue(kit.Typed(jsonTyped))
-	s.Refused(s.Edit(id, sojourn.Edit{Action: sojourn.EditChange, Change: sojourn.Change{Args: &newArgs}}).Err, sojourn.CodeInvalidJSON, "changed args")
+	s.Refused(s.Edit(id, sojourn.Edit{Action: sojourn.EditChange, Args: &newArgs}).Err, sojourn.CodeInvalidJSON, "changed args")
 	s.Happened(id)
 	c := s.Running(kit.OfKind("x"))
 	f := s.Reports(kit.Follow(c, s.Job(kit.Args("{"), kit.Typed(jsonTyped))), driver.FinishRefused)

@@ -62,7 +62,7 @@ func policyChangedBack(s *kit.Scene) {
 	id := s.Enqueue(kit.Policy(strictest))
 	j := s.Get(id)
 	kit.Same(s, "strict", j.Policy.Strict() && j.Policy.Stops() && j.Policy.OnLost == sojourn.Fail, true)
-	j = s.Change(id, sojourn.Change{Policy: &mildest}, sojourn.Ready)
+	j = s.Change(id, sojourn.Edit{Policy: &mildest}, sojourn.Ready)
 	mild(s, "the changed job", j.Policy)
 	s.Swept(2*time.Hour, driver.Swept{}) // the deadline is gone
 	c := s.Claim()

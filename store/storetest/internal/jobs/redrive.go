@@ -87,7 +87,7 @@ func redriveTwice(s *kit.Scene) {
 	kit.Same(s, "generation", s.Edited(id, e, sojourn.Ready).Generation, 3)
 	for _, action := range []sojourn.EditAction{sojourn.EditCancel, sojourn.EditFail, sojourn.EditChange} {
 		p := int32(9)
-		e := sojourn.Edit{Action: action, Generation: 2, Change: sojourn.Change{Priority: &p}}
+		e := sojourn.Edit{Action: action, Generation: 2, Priority: &p}
 		s.Is(s.Edit(id, e).Err, sojourn.ErrConflict, string(action)+" of another generation")
 	}
 	s.State(id, sojourn.Ready)
@@ -98,7 +98,7 @@ func redriveTaken(s *kit.Scene) {
 	owner := s.Enqueue(sojourn.Key("a"))
 	ed, err := s.Store.Edit(s.Ctx, sojourn.Filter{IDs: []sojourn.ID{a, b}}, kit.RedriveEdit)
 	s.Must(err, "Edit")
-	if ed.Changed != 1 || len(ed.Items) != 2 {
+	if kit.Changed(ed) != 1 || len(ed.Items) != 2 {
 		s.Fatalf("Edit answered %+v, want one of two redriven", ed)
 	}
 	s.Is(ed.Items[0].Err, sojourn.ErrConflict, "a redrive whose key is taken")
@@ -111,7 +111,7 @@ func redriveTaken(s *kit.Scene) {
 	c, d := s.Final(sojourn.Failed, kit.OfKind("x"), sojourn.Key("k")).Job.ID, s.Final(sojourn.Failed, kit.OfKind("x"), sojourn.Key("k")).Job.ID
 	ed, err = s.Store.Edit(s.Ctx, sojourn.Filter{IDs: []sojourn.ID{c, d}}, kit.RedriveEdit)
 	s.Must(err, "Edit")
-	kit.Same(s, "changed", ed.Changed, 1)
+	kit.Same(s, "changed", kit.Changed(ed), 1)
 }
 
 func redriveRefused(s *kit.Scene) {
@@ -171,7 +171,7 @@ func redriveMany(s *kit.Scene) {
 	f := sojourn.Filter{Queue: kit.Queue, States: []sojourn.State{sojourn.Failed}, Reason: "declined"}
 	ed, err := s.Store.Edit(s.Ctx, f, kit.RedriveEdit)
 	s.Must(err, "Edit")
-	kit.Same(s, "changed", ed.Changed, 5)
+	kit.Same(s, "changed", kit.Changed(ed), 5)
 	for _, id := range failed {
 		s.State(id, sojourn.Ready)
 	}
@@ -181,46 +181,48 @@ func redriveMany(s *kit.Scene) {
 }
 
 func redriveCheckpoint(s *kit.Scene) {
-	redriven := func(e sojourn.Change) string {
+	redriven := func(e sojourn.Edit) string {
 		c := s.Running(kit.Typed(jsonTyped))
 		s.Must(s.Save(driver.Saved{Lease: c.Lease, Checkpoint: []byte(`"stale"`)}), "Save")
 		s.Finish(kit.Abort(c), sojourn.Failed)
-		s.Edited(c.Job.ID, sojourn.Edit{Action: sojourn.EditRedrive, Change: e}, sojourn.Ready)
+		e.Action = sojourn.EditRedrive
+		s.Edited(c.Job.ID, e, sojourn.Ready)
 		d := s.Claim()
 		kit.Same(s, "the job", d.Job.ID, c.Job.ID)
 		s.Finish(kit.Completed(d), sojourn.Completed)
 		return string(d.Job.Checkpoint)
 	}
 	newer, bad := []byte(`{"page":1}`), []byte("{")
-	kit.Same(s, "kept", redriven(sojourn.Change{}), `"stale"`)
-	kit.Same(s, "dropped", redriven(sojourn.Change{DropCheckpoint: true}), "")
-	kit.Same(s, "replaced", redriven(sojourn.Change{Checkpoint: &newer}), `{"page":1}`)
+	kit.Same(s, "kept", redriven(sojourn.Edit{}), `"stale"`)
+	kit.Same(s, "dropped", redriven(sojourn.Edit{DropCheckpoint: true}), "")
+	kit.Same(s, "replaced", redriven(sojourn.Edit{Checkpoint: &newer}), `{"page":1}`)
 	c := s.Final(sojourn.Failed, kit.Typed(jsonTyped)) // it had none
-	s.Refused(s.Edit(c.Job.ID, sojourn.Edit{Action: sojourn.EditRedrive, Change: sojourn.Change{Checkpoint: &bad}}).Err, sojourn.CodeInvalidJSON, "a broken checkpoint")
-	both := sojourn.Edit{Action: sojourn.EditRedrive, Change: sojourn.Change{Checkpoint: &newer, DropCheckpoint: true}}
+	s.Refused(s.Edit(c.Job.ID, sojourn.Edit{Action: sojourn.EditRedrive, Checkpoint: &bad}).Err, sojourn.CodeInvalidJSON, "a broken checkpoint")
+	both := sojourn.Edit{Action: sojourn.EditRedrive, Checkpoint: &newer, DropCheckpoint: true}
 	_, err := s.Store.Edit(s.Ctx, sojourn.Filter{IDs: []sojourn.ID{c.Job.ID}}, both)
 	s.Refused(err, sojourn.CodeInvalid, "replaced and dropped")
 	s.State(c.Job.ID, sojourn.Failed)
-	s.Edited(c.Job.ID, sojourn.Edit{Action: sojourn.EditRedrive, Change: sojourn.Change{DropCheckpoint: true}}, sojourn.Ready)
-	kit.Same(s, "changed", string(s.Change(c.Job.ID, sojourn.Change{Checkpoint: &newer}, sojourn.Ready).Checkpoint), `{"page":1}`)
-	kit.Same(s, "dropped by a change", string(s.Change(c.Job.ID, sojourn.Change{DropCheckpoint: true}, sojourn.Ready).Checkpoint), "")
+	s.Edited(c.Job.ID, sojourn.Edit{Action: sojourn.EditRedrive, DropCheckpoint: true}, sojourn.Ready)
+	kit.Same(s, "changed", string(s.Change(c.Job.ID, sojourn.Edit{Checkpoint: &newer}, sojourn.Ready).Checkpoint), `{"page":1}`)
+	kit.Same(s, "dropped by a change", string(s.Change(c.Job.ID, sojourn.Edit{DropCheckpoint: true}, sojourn.Ready).Checkpoint), "")
 }
 
 func redriveValues(s *kit.Scene) {
 	c := s.Final(sojourn.Failed, kit.Typed(jsonTyped), sojourn.Key("k"), sojourn.Tags("a"), sojourn.Group("g"), sojourn.MaxAttempts(9))
 	id, before := c.Job.ID, s.Picture(c.Job.ID)
 	p, w, g, q, bad, late := int32(7), int32(2), "h", "fresh", []byte("{"), s.Now().Add(sojourn.MaxHorizon+time.Hour)
-	redriving := func(c sojourn.Change) sojourn.Edit {
-		return sojourn.Edit{Action: sojourn.EditRedrive, By: "ops", Generation: 1, Change: c}
+	redriving := func(c sojourn.Edit) sojourn.Edit {
+		c.Action, c.By, c.Generation = sojourn.EditRedrive, "ops", 1
+		return c
 	}
-	s.Refused(s.Edit(id, redriving(sojourn.Change{Priority: &p, Args: &bad})).Err, sojourn.CodeInvalidJSON, "broken args")
-	s.Refused(s.Edit(id, redriving(sojourn.Change{Priority: &p, RunAt: &late})).Err, sojourn.CodeInvalid, "a run_at that is too late")
-	_, err := s.Store.Edit(s.Ctx, sojourn.Filter{IDs: []sojourn.ID{id}}, redriving(sojourn.Change{Tags: &[]string{""}}))
+	s.Refused(s.Edit(id, redriving(sojourn.Edit{Priority: &p, Args: &bad})).Err, sojourn.CodeInvalidJSON, "broken args")
+	s.Refused(s.Edit(id, redriving(sojourn.Edit{Priority: &p, RunAt: &late})).Err, sojourn.CodeInvalid, "a run_at that is too late")
+	_, err := s.Store.Edit(s.Ctx, sojourn.Filter{IDs: []sojourn.ID{id}}, redriving(sojourn.Edit{Tags: &[]string{""}}))
 	s.Refused(err, sojourn.CodeInvalid, "an empty tag")
 	s.Unchanged(id, before, "a refused redrive")
 	s.Advance(time.Minute)
 	newer, runAt := []byte(`{"order":43}`), s.Now().Add(time.Hour)
-	all := sojourn.Change{Priority: &p, Weight: &w, Group: &g, Queue: &q, Args: &newer, RunAt: &runAt, AddTags: &[]string{"b"},
+	all := sojourn.Edit{Priority: &p, Weight: &w, Group: &g, Queue: &q, Args: &newer, RunAt: &runAt, AddTags: &[]string{"b"},
 		Checkpoint: &newer, Policy: &sojourn.Policy{MaxAttempts: 2, Deadline: 2 * time.Hour}}
 	j := s.Edited(id, redriving(all), sojourn.Scheduled)
 	s.At("run_at", j.RunAt, runAt)

@@ -194,7 +194,7 @@ func purge(s *kit.Scene) {
 	s.Gone(done.Job.ID)
 	ed, err := s.Store.Edit(s.Ctx, sojourn.Filter{IDs: []sojourn.ID{done.Job.ID}}, sojourn.Edit{Action: sojourn.EditPurge})
 	s.Must(err, "Edit")
-	kit.Same(s, "changed by a repeated purge", ed.Changed, 0)
+	kit.Same(s, "changed by a repeated purge", kit.Changed(ed), 0)
 	s.Extends(done.Lease, false)
 	s.Reports(kit.Completed(done), driver.FinishLost)
 	s.Is(s.Save(driver.Saved{Lease: done.Lease, Checkpoint: []byte("x")}), sojourn.ErrLeaseLost, "Save for a purged job")

@@ -263,7 +263,8 @@ func finalNeverChanges(s *kit.Scene) {
 func finalPolicy(s *kit.Scene, id sojourn.ID) {
 	s.Helper()
 	p, d := int32(1), time.Hour
-	for _, c := range []sojourn.Change{{Priority: &p}, {Delay: &d}, {Weight: &p}, {Policy: &sojourn.Policy{MaxAttempts: 9}}} {
-		s.Is(s.Edit(id, sojourn.Edit{Action: sojourn.EditChange, Change: c}).Err, sojourn.ErrConflict, "a change of a final job")
+	for _, c := range []sojourn.Edit{{Priority: &p}, {Delay: &d}, {Weight: &p}, {Policy: &sojourn.Policy{MaxAttempts: 9}}} {
+		c.Action = sojourn.EditChange
+		s.Is(s.Edit(id, c).Err, sojourn.ErrConflict, "a change of a final job")
 	}
 }

@@ -112,7 +112,7 @@ func busy(s *kit.Scene, entries int) sojourn.ID {
 	id := s.Enqueue()
 	for i := range entries {
 		p := int32(i)
-		s.Edit(id, sojourn.Edit{Action: sojourn.EditChange, By: fmt.Sprint("change ", i+1), Change: sojourn.Change{Priority: &p}})
+		s.Edit(id, sojourn.Edit{Action: sojourn.EditChange, By: fmt.Sprint("change ", i+1), Priority: &p})
 	}
 	return id
 }

@@ -229,7 +229,7 @@ func windowNever(s *kit.Scene) {
 	s.Refused(sojourn.NewClient(s.Store).Queues().Set(s.Ctx, kit.Queue, sojourn.QueueSettings{Windows: sojourn.Windows{{Start: "08:00", End: "09:00", Zone: "Mars"}}}), sojourn.CodeInvalid, "an unknown zone")
 	id := s.Enqueue()
 	edited, err := s.Store.Edit(s.Ctx, sojourn.Filter{IDs: []sojourn.ID{id}}, sojourn.Edit{Action: sojourn.EditChange,
-		Change: sojourn.Change{Policy: &sojourn.Policy{Windows: []sojourn.Windows{{kit.Office}, {kit.Evening}}}}})
+		Policy: &sojourn.Policy{Windows: []sojourn.Windows{{kit.Office}, {kit.Evening}}}})
 	s.Must(err, "Edit")
 	s.Refused(edited.Items[0].Err, sojourn.CodeInvalid, "a change to windows that never open")
 	kit.Same(s, "windows after it", len(s.Get(id).Policy.Windows), 0)
@@ -251,11 +251,11 @@ func windowRedrive(s *kit.Scene) {
 func windowChange(s *kit.Scene) {
 	id := s.Enqueue(sojourn.In(kit.Office))
 	night := s.Now().Add(12 * time.Hour)
-	j := s.Change(id, sojourn.Change{RunAt: &night}, sojourn.Scheduled)
+	j := s.Change(id, sojourn.Edit{RunAt: &night}, sojourn.Scheduled)
 	s.At("run_at", j.RunAt, s.Now().Add(23*time.Hour))
 	now := time.Duration(0)
-	s.Change(id, sojourn.Change{Delay: &now}, sojourn.Ready)
-	j = s.Change(id, sojourn.Change{Policy: &sojourn.Policy{Windows: []sojourn.Windows{{kit.Evening}}}}, sojourn.Scheduled)
+	s.Change(id, sojourn.Edit{Delay: &now}, sojourn.Ready)
+	j = s.Change(id, sojourn.Edit{Policy: &sojourn.Policy{Windows: []sojourn.Windows{{kit.Evening}}}}, sojourn.Scheduled)
 	s.At("run_at", j.RunAt, s.Now().Add(13*time.Hour))
 }
 

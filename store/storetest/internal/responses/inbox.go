@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/rules"
 	"github.com/sojourn-queue/sojourn/store/storetest/internal/kit"
 )
 
@@ -140,16 +141,16 @@ func inboxParked(s *kit.Scene) {
 	kit.Same(s, "kept", len(s.Inbox(sojourn.InboxFilter{Source: "bank"})), 0)
 }
 
-func editInbox(s *kit.Scene, e sojourn.InboxEdit) sojourn.Responded {
+func editInbox(s *kit.Scene, e rules.InboxEdit) sojourn.Responded {
 	s.Helper()
-	r, err := s.Store.EditInbox(s.Ctx, e)
+	r, err := s.Store.EditInbox(s.Ctx, e.Seq, e.Action, e.To())
 	s.Must(err, "EditInbox")
 	return r
 }
 
-func inboxRefuses(s *kit.Scene, code string, e sojourn.InboxEdit) {
+func inboxRefuses(s *kit.Scene, code string, e rules.InboxEdit) {
 	s.Helper()
-	_, err := s.Store.EditInbox(s.Ctx, e)
+	_, err := s.Store.EditInbox(s.Ctx, e.Seq, e.Action, e.To())
 	s.Refused(err, code, kit.Text(e))
 }
 
@@ -173,7 +174,7 @@ func inboxOwnTTL(s *kit.Scene) {
 func inboxMatch(s *kit.Scene) {
 	wrong := s.Respond("INV-43", kit.Message("bank", "evt_1"), kit.Body("paid"))
 	c := s.Awaiting(sojourn.Key("inv-43"))
-	e := sojourn.InboxEdit{Seq: wrong.Seq, Action: sojourn.InboxMatch, Job: c.Job.ID, By: "anna"}
+	e := rules.InboxEdit{Seq: wrong.Seq, Action: sojourn.InboxMatch, Job: c.Job.ID, By: "anna"}
 	got := editInbox(s, e)
 	s.Became(got, sojourn.Applied, c.Job.ID)
 	old := s.Stored(wrong.Seq, sojourn.Unmatched) // it was early, and no job may get it again
@@ -195,11 +196,11 @@ func inboxMatch(s *kit.Scene) {
 	s.Cancel(c.Job.ID)
 	parked := s.Send(sojourn.Response{Park: true, Source: "bank", MessageID: "evt_2", Body: []byte("{"), Reason: "undecodable", Error: "end"})
 	d := s.Awaiting(sojourn.Key("k"))
-	s.Became(editInbox(s, sojourn.InboxEdit{Seq: parked.Seq, Action: sojourn.InboxMatch, Job: d.Job.ID}), sojourn.Applied, d.Job.ID)
+	s.Became(editInbox(s, rules.InboxEdit{Seq: parked.Seq, Action: sojourn.InboxMatch, Job: d.Job.ID}), sojourn.Applied, d.Job.ID)
 	kit.Same(s, "reason", s.ClaimedResponse(s.Claim()).Reason, "")
-	inboxRefuses(s, sojourn.CodeNotFound, sojourn.InboxEdit{Seq: 1 << 40, Action: sojourn.InboxMatch, Job: d.Job.ID})
-	inboxRefuses(s, sojourn.CodeNotFound, sojourn.InboxEdit{Seq: parked.Seq, Action: sojourn.InboxMatch, Job: 1 << 40})
-	for _, bad := range []sojourn.InboxEdit{{Action: sojourn.InboxMatch, Job: 1}, {Seq: 1, Action: sojourn.InboxMatch}, {Seq: 1, Action: "give"},
+	inboxRefuses(s, sojourn.CodeNotFound, rules.InboxEdit{Seq: 1 << 40, Action: sojourn.InboxMatch, Job: d.Job.ID})
+	inboxRefuses(s, sojourn.CodeNotFound, rules.InboxEdit{Seq: parked.Seq, Action: sojourn.InboxMatch, Job: 1 << 40})
+	for _, bad := range []rules.InboxEdit{{Action: sojourn.InboxMatch, Job: 1}, {Seq: 1, Action: sojourn.InboxMatch}, {Seq: 1, Action: "give"},
 		{Seq: 1, Action: sojourn.InboxMatch, Job: 1, Key: "k", Kind: kit.Kind}, {Seq: 1, Action: sojourn.InboxDiscard, Job: 1}, {Seq: 1, Action: sojourn.InboxMatch, Key: "k"}} {
 		inboxRefuses(s, sojourn.CodeInvalid, bad)
 	}
@@ -207,7 +208,7 @@ func inboxMatch(s *kit.Scene) {
 
 func inboxRetry(s *kit.Scene) {
 	lone := s.Respond("k", kit.Failing("declined"))
-	retry := sojourn.InboxEdit{Seq: lone.Seq, Action: sojourn.InboxRetry}
+	retry := rules.InboxEdit{Seq: lone.Seq, Action: sojourn.InboxRetry}
 	inboxRefuses(s, sojourn.CodeConflict, retry) // it is early: a job gets it by itself
 	s.Advance(sojourn.DefaultInboxTTL)
 	s.Sweep()
@@ -220,17 +221,17 @@ func inboxRetry(s *kit.Scene) {
 	s.Cancel(c.Job.ID)
 	late := s.Respond("", kit.ToJob(c.Job.ID))
 	s.Became(late, sojourn.Late, c.Job.ID)
-	s.Became(editInbox(s, sojourn.InboxEdit{Seq: late.Seq, Action: sojourn.InboxRetry}), sojourn.Late, c.Job.ID)
+	s.Became(editInbox(s, rules.InboxEdit{Seq: late.Seq, Action: sojourn.InboxRetry}), sojourn.Late, c.Job.ID)
 	d := s.Retrying(sojourn.Key("l"))
 	old := d.Job.Token
 	s.Advance(10 * time.Second)
 	d = s.Claim()
 	stale := s.Respond("", kit.Token(old))
 	s.Finish(kit.Await(d, 0), sojourn.Awaiting)
-	s.Became(editInbox(s, sojourn.InboxEdit{Seq: stale.Seq, Action: sojourn.InboxRetry}), sojourn.Applied, d.Job.ID)
+	s.Became(editInbox(s, rules.InboxEdit{Seq: stale.Seq, Action: sojourn.InboxRetry}), sojourn.Applied, d.Job.ID)
 	s.Stored(stale.Seq, sojourn.Stale)
 	parked := s.Send(sojourn.Response{Park: true, Source: "bank", MessageID: "evt_2", Reason: "undecodable"})
-	inboxRefuses(s, sojourn.CodeConflict, sojourn.InboxEdit{Seq: parked.Seq, Action: sojourn.InboxRetry})
+	inboxRefuses(s, sojourn.CodeConflict, rules.InboxEdit{Seq: parked.Seq, Action: sojourn.InboxRetry})
 }
 
 func inboxBelongs(s *kit.Scene) {
@@ -239,10 +240,10 @@ func inboxBelongs(s *kit.Scene) {
 	other := s.Enqueue(sojourn.Key("l"))
 	before := []string{kit.Text(s.Get(c.Job.ID)), kit.Text(s.Get(other)), kit.Text(s.Inbox(sojourn.InboxFilter{}))}
 	for _, seq := range []int64{applied.Seq, kept.Seq} {
-		inboxRefuses(s, sojourn.CodeConflict, sojourn.InboxEdit{Seq: seq, Action: sojourn.InboxMatch, Job: other})
-		inboxRefuses(s, sojourn.CodeConflict, sojourn.InboxEdit{Seq: seq, Action: sojourn.InboxRetry})
+		inboxRefuses(s, sojourn.CodeConflict, rules.InboxEdit{Seq: seq, Action: sojourn.InboxMatch, Job: other})
+		inboxRefuses(s, sojourn.CodeConflict, rules.InboxEdit{Seq: seq, Action: sojourn.InboxRetry})
 	}
-	inboxRefuses(s, sojourn.CodeConflict, sojourn.InboxEdit{Seq: applied.Seq, Action: sojourn.InboxDiscard})
+	inboxRefuses(s, sojourn.CodeConflict, rules.InboxEdit{Seq: applied.Seq, Action: sojourn.InboxDiscard})
 	kit.Same(s, "everything", kit.Text([]string{kit.Text(s.Get(c.Job.ID)), kit.Text(s.Get(other)), kit.Text(s.Inbox(sojourn.InboxFilter{}))}), kit.Text(before))
 }
 
@@ -253,7 +254,7 @@ func inboxDiscard(s *kit.Scene) {
 	kit.Same(s, "kept", s.Get(c.Job.ID).Kept, 1)
 	for _, seq := range []int64{kept.Seq, early.Seq} {
 		for range 2 {
-			r := editInbox(s, sojourn.InboxEdit{Seq: seq, Action: sojourn.InboxDiscard, By: "anna"})
+			r := editInbox(s, rules.InboxEdit{Seq: seq, Action: sojourn.InboxDiscard, By: "anna"})
 			kit.Same(s, "outcome", r.Outcome, sojourn.Discarded)
 		}
 		kit.Same(s, "by", s.Stored(seq, sojourn.Discarded).By, "anna")
@@ -262,7 +263,7 @@ func inboxDiscard(s *kit.Scene) {
 	d := s.Claim()
 	s.Finish(kit.Await(d, time.Hour), sojourn.Awaiting) // the discarded one does not end it
 	n := s.Awaiting(sojourn.Key("nobody"))
-	s.Became(editInbox(s, sojourn.InboxEdit{Seq: early.Seq, Action: sojourn.InboxRetry}), sojourn.Applied, n.Job.ID) // a mistake can be undone
+	s.Became(editInbox(s, rules.InboxEdit{Seq: early.Seq, Action: sojourn.InboxRetry}), sojourn.Applied, n.Job.ID) // a mistake can be undone
 	kit.Same(s, "listed", len(s.Inbox(sojourn.InboxFilter{Outcomes: []sojourn.ResponseOutcome{sojourn.Discarded}})), 2)
 	s.Cancel(c.Job.ID)
 	s.Stored(kept.Seq, sojourn.Discarded)
@@ -284,7 +285,7 @@ func inboxCounts(s *kit.Scene) {
 	s.Respond("k", kit.Message("bank", "m1"), kit.Body("one"))
 	s.Respond("nobody")
 	gone := s.Respond("nobody")
-	editInbox(s, sojourn.InboxEdit{Seq: gone.Seq, Action: sojourn.InboxDiscard})
+	editInbox(s, rules.InboxEdit{Seq: gone.Seq, Action: sojourn.InboxDiscard})
 	s.Finish(kit.Completed(s.Claim()), sojourn.Completed)
 	s.Respond("k", kit.Message("bank", "m2"))
 	counts, err := s.Store.CountInbox(s.Ctx)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/driver"
+	"github.com/sojourn-queue/sojourn/rules"
 	"github.com/sojourn-queue/sojourn/store/storetest/internal/kit"
 )
 
@@ -156,7 +157,7 @@ func awaitAllDiscarded(s *kit.Scene) {
 	good, bad := s.Respond("a"), s.Respond("a", kit.Failing("declined"))
 	s.Became(good, sojourn.Early, c.Job.ID)
 	s.Became(bad, sojourn.Early, c.Job.ID)
-	kit.Same(s, "outcome", editInbox(s, sojourn.InboxEdit{Seq: good.Seq, Action: sojourn.InboxDiscard}).Outcome, sojourn.Discarded)
+	kit.Same(s, "outcome", editInbox(s, rules.InboxEdit{Seq: good.Seq, Action: sojourn.InboxDiscard}).Outcome, sojourn.Discarded)
 	j := s.State(c.Job.ID, sojourn.Scheduled)
 	kit.Same(s, "reason", j.Reason, "declined")
 	kit.Same(s, "kept", j.Kept, 0)

@@ -7,6 +7,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/driver"
+	"github.com/sojourn-queue/sojourn/rules"
 	"github.com/sojourn-queue/sojourn/store/storetest/internal/kit"
 )
 
@@ -218,13 +219,13 @@ func messagesByHand(s *kit.Scene) {
 	s.Respond("nobody", kit.Message("bank", "evt_1"), keepConflict)
 	conflict := s.Respond("k", kit.Message("bank", "evt_1"), kit.Body("yes"), keepConflict)
 	s.Became(conflict, sojourn.Conflicting, c.Job.ID)
-	s.Became(editInbox(s, sojourn.InboxEdit{Seq: conflict.Seq, Action: sojourn.InboxRetry, By: "ann"}), sojourn.Applied, c.Job.ID)
+	s.Became(editInbox(s, rules.InboxEdit{Seq: conflict.Seq, Action: sojourn.InboxRetry, By: "ann"}), sojourn.Applied, c.Job.ID)
 	kit.Same(s, "the answer", string(s.ClaimedResponse(s.Claim()).Body), "yes")
 	other := s.Awaiting(sojourn.Key("l"))
 	conflict = s.Respond("k", kit.Message("bank", "evt_1"), kit.Body("no"), keepConflict)
-	s.Became(editInbox(s, sojourn.InboxEdit{Seq: conflict.Seq, Action: sojourn.InboxMatch, Job: other.Job.ID, By: "ann"}), sojourn.Applied, other.Job.ID)
+	s.Became(editInbox(s, rules.InboxEdit{Seq: conflict.Seq, Action: sojourn.InboxMatch, Job: other.Job.ID, By: "ann"}), sojourn.Applied, other.Job.ID)
 	conflict = s.Respond("k", kit.Message("bank", "evt_1"), kit.Body("perhaps"), keepConflict)
-	s.Became(editInbox(s, sojourn.InboxEdit{Seq: conflict.Seq, Action: sojourn.InboxDiscard, By: "ann"}), sojourn.Discarded, c.Job.ID)
+	s.Became(editInbox(s, rules.InboxEdit{Seq: conflict.Seq, Action: sojourn.InboxDiscard, By: "ann"}), sojourn.Discarded, c.Job.ID)
 	counts, err := s.Store.CountInbox(s.Ctx)
 	s.Must(err, "CountInbox")
 	kit.Same(s, "conflicts", counts.Lying[sojourn.Conflicting], 2)

@@ -221,7 +221,7 @@ func raceCancels(s *kit.Scene) {
 	for range rounds {
 		c := s.Running()
 		o := kit.Completed(c)
-		var ed sojourn.Edited
+		var ed sojourn.Page[sojourn.Edited]
 		var fs []driver.Finished
 		var err1, err2 error
 		kit.SideBySide(func() {
@@ -230,7 +230,7 @@ func raceCancels(s *kit.Scene) {
 		s.Must(err1, "Edit")
 		s.Must(err2, "Finish")
 		j := s.Get(c.Job.ID)
-		cancelled, done := ed.Changed == 1, fs[0].Status == driver.FinishApplied
+		cancelled, done := kit.Changed(ed) == 1, fs[0].Status == driver.FinishApplied
 		if cancelled == done || cancelled != (j.State == sojourn.Cancelled) || done != (j.State == sojourn.Completed) {
 			s.Fatalf("cancel answered %+v, Finish %+v, and the job is %s", ed, fs[0], j.State)
 		}

@@ -25,10 +25,10 @@ func (m *model) edit(j *job, e sojourn.Edit) (state sojourn.State, changed bool,
 		m.remove(j)
 		return j.State, true, ""
 	}
-	if j.State.Final() || j.State == sojourn.Running || j.State == sojourn.Awaiting && !rules.WhileAwaiting(e.Change) || j.Resumed {
+	if j.State.Final() || j.State == sojourn.Running || j.State == sojourn.Awaiting && !rules.WhileAwaiting(e) || j.Resumed {
 		return j.State, false, sojourn.CodeConflict
 	}
-	was, c := *j, e.Change
+	was, c := *j, e
 	if c.Priority != nil {
 		j.priority = *c.Priority
 	}

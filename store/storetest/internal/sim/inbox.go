@@ -6,11 +6,12 @@ import (
 	"slices"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/rules"
 	"github.com/sojourn-queue/sojourn/store/storetest/internal/faulty"
 )
 
 // inboxEdit predicts the answer of EditInbox, or the code of its refusal.
-func (m *model) inboxEdit(e sojourn.InboxEdit) (sojourn.Responded, string) {
+func (m *model) inboxEdit(e rules.InboxEdit) (sojourn.Responded, string) {
 	old := m.inbox[e.Seq]
 	if old == nil {
 		return sojourn.Responded{}, sojourn.CodeNotFound
@@ -78,12 +79,12 @@ type editedInbox struct {
 	Code   string
 }
 
-func (r *run) editInbox(e sojourn.InboxEdit) {
+func (r *run) editInbox(e rules.InboxEdit) {
 	f := r.fault(faulty.Lost, faulty.Down, faulty.Twice)
 	got, ok := attempt(r, fmt.Sprintf("EditInbox %s response %d, job %d, key %s/%s", e.Action, e.Seq, e.Job, e.Kind, e.Key), f,
 		func() editedInbox { answer, code := r.m.inboxEdit(e); return editedInbox{answer, code} },
 		func() (editedInbox, error) {
-			answer, err := r.store.EditInbox(r.ctx, e)
+			answer, err := r.store.EditInbox(r.ctx, e.Seq, e.Action, e.To())
 			if code := sojourn.ErrorCode(err); f != faulty.Lost && f != faulty.Down && code != "" {
 				return editedInbox{Code: code}, nil
 			}
@@ -109,7 +110,7 @@ func (r actor) editInboxSome() {
 	if len(lying) == 0 || r.chance(10) {
 		lying = all
 	}
-	e := sojourn.InboxEdit{Seq: int64(1 + r.n(9)), Action: oneOf(r.dice, sojourn.InboxMatch, sojourn.InboxMatch, sojourn.InboxRetry, sojourn.InboxDiscard), By: "anna"}
+	e := rules.InboxEdit{Seq: int64(1 + r.n(9)), Action: oneOf(r.dice, sojourn.InboxMatch, sojourn.InboxMatch, sojourn.InboxRetry, sojourn.InboxDiscard), By: "anna"}
 	if len(lying) > 0 {
 		e.Seq = oneOf(r.dice, lying[max(len(lying)-10, 0):]...).seq
 	}

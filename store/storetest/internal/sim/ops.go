@@ -375,13 +375,13 @@ func (r actor) editSome() {
 		switch r.n(3) {
 		case 0:
 			p := int32(r.n(300))
-			e.Change.Priority = &p
+			e.Priority = &p
 		case 1:
 			d := oneOf(r.dice, 0, time.Minute)
-			e.Change.Delay = &d
+			e.Delay = &d
 		case 2:
 			q := oneOf(r.dice, queues...)
-			e.Change.Queue = &q
+			e.Queue = &q
 		}
 	}
 	r.edit(ids, e)

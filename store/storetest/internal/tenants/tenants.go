@@ -164,7 +164,7 @@ func sameContent(s *kit.Scene) {
 	full := s.Job(sojourn.Key("k"), sojourn.Tags("b", "a", "b"), sojourn.Meta("x", "1"), sojourn.Delay(time.Minute))
 	s.Put(full)
 	kit.Same(s, "a repeat", s.Put(full).Duplicate, true)
-	s.Change(full.ID, sojourn.Change{Queue: &elsewhere, Group: &group, Priority: &pick, Args: &b, Tags: &[]string{"z"}}, sojourn.Scheduled)
+	s.Change(full.ID, sojourn.Edit{Queue: &elsewhere, Group: &group, Priority: &pick, Args: &b, Tags: &[]string{"z"}}, sojourn.Scheduled)
 	kit.Same(s, "a repeat after a move and an edit", s.Put(full).Duplicate, true)
 	s.Put(s.Job(sojourn.Key("k"), kit.Args("new"), sojourn.OnKeyConflict(sojourn.Replace)))
 	kit.Same(s, "a repeat after a replace", s.Put(full).Duplicate, true)
