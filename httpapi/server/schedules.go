@@ -11,7 +11,6 @@ type setScheduleIn struct {
 	Body     wire.NewSchedule
 }
 
-// setSchedule is an operation that stores a schedule, or only tests it.
 func setSchedule(mode schedule.Mode) func(*call, *setScheduleIn) (wire.Schedule, error) {
 	return func(c *call, in *setScheduleIn) (wire.Schedule, error) {
 		d := in.Body.Domain(in.Schedule)
@@ -32,13 +31,9 @@ type listSchedulesIn struct {
 	Limit  int      `query:"limit" doc:"1 to 1,000; default 100"`
 }
 
-func listSchedules(c *call, in *listSchedulesIn) (out wire.SchedulesAnswer, err error) {
-	found, err := schedule.StoreOf(c.store).Schedules(c.ctx, in.Prefix, in.After, in.Limit, in.Names...) // it leaves out what the caller may not see
-	out.Schedules = make([]wire.Schedule, len(found))
-	for i, d := range found {
-		out.Schedules[i] = wire.ScheduleOf(d)
-	}
-	return out, err
+func listSchedules(c *call, in *listSchedulesIn) (wire.SchedulesAnswer, error) {
+	found, err := schedule.StoreOf(c.store).Schedules(c.ctx, in.Prefix, in.After, in.Limit, in.Names...) // those that the caller may see
+	return wire.SchedulesAnswer{Schedules: wire.SchedulesOf(found)}, err
 }
 
 type scheduleIn struct {

@@ -72,3 +72,12 @@ func (w Schedule) Domain() schedule.Schedule {
 	s.Runs, s.Skipped, s.Revision, s.Owner, s.CreatedAt, s.UpdatedAt = w.Runs, w.Skipped, w.Revision, w.Owner, w.CreatedAt, w.UpdatedAt
 	return s
 }
+
+// SchedulesOf shows schedules.
+func SchedulesOf(all []schedule.Schedule) []Schedule {
+	out := make([]Schedule, len(all))
+	for i, d := range all {
+		out[i] = ScheduleOf(d)
+	}
+	return out
+}
