@@ -371,3 +371,18 @@ func (w Workers) All(ctx context.Context) iter.Seq2[WorkerStatus, error] {
 func (w Workers) Drain(ctx context.Context, id string) error {
 	return w.c.store.DrainWorker(ctx, id)
 }
+
+// DependOn adds dependencies to a blocked job. ErrConflict if it is not blocked, or if they would
+// close a cycle, which the error names.
+func (j Jobs) DependOn(ctx context.Context, id ID, ds ...Dependency) error {
+	return j.edit(ctx, id, Edit{Action: EditChange, DependOn: &ds})
+}
+
+// Undepend removes dependencies of a blocked job on these jobs, or all if none is named. With the
+// last one it is released.
+func (j Jobs) Undepend(ctx context.Context, id ID, parents ...ID) error {
+	if parents == nil {
+		parents = []ID{}
+	}
+	return j.edit(ctx, id, Edit{Action: EditChange, Undepend: &parents})
+}

@@ -252,6 +252,9 @@ func (j *Job) Validate(maxBytes int) error {
 	if err := validMeta(j.Meta); err != nil {
 		return err
 	}
+	if err := validDepends(j.Depends); err != nil {
+		return err
+	}
 	return j.Policy.validate()
 }
 

@@ -135,6 +135,7 @@ type Job struct {
 	Delay       time.Duration     `json:"-"` // input only: RunAt counted by the store's clock
 	Policy      Policy            `json:"policy"`
 	OnConflict  OnConflict        `json:"-"` // action of Enqueue when a live job has the key
+	Depends     []Dependency      `json:"-"` // input only: the jobs that it waits for
 
 	State      State       `json:"state"`
 	Resumed    bool        `json:"resumed,omitempty"` // ready, with its answer, still holding its weight
@@ -151,6 +152,7 @@ type Job struct {
 	Response   *Response   `json:"response,omitempty"`  // the taken response, nil if there is none
 	Responses  []*Response `json:"responses,omitempty"` // all taken responses
 	Kept       int32       `json:"kept,omitempty"`      // responses attached that no handler has yet
+	WaitsFor   int32       `json:"waits_for,omitempty"` // of a blocked job: dependencies that are not resolved yet
 	Waiting    *Waiting    `json:"waiting,omitempty"`   // while it awaits or is polled
 	Result     []byte      `json:"result,omitempty"`
 	ResultType string      `json:"result_type,omitempty"`
@@ -355,6 +357,18 @@ func (j *Job) resend() {
 // errNotRunning refuses a Job that no worker has passed to a handler.
 func errNotRunning() error {
 	return Invalid("job", "this Job is not running: only the Job that a handler was given can save")
+}
+
+// Parents returns the jobs that j depended on when it became blocked, with their results, in the
+// order of their ids. Those that j's worker may not read are left out.
+func (j *Job) Parents(ctx context.Context) ([]Job, error) {
+	s, ok := j.step.(interface {
+		Parents(context.Context) ([]Job, error)
+	})
+	if !ok {
+		return nil, errNotRunning()
+	}
+	return s.Parents(ctx)
 }
 
 // SaveCheckpoint stores progress that later attempts start from (Job.Checkpoint). It is durable

@@ -338,3 +338,60 @@ func calendarOf(all []Windows) (c calendar.Calendar, err error) {
 	}
 	return c, nil
 }
+
+// MaxDepends bounds the jobs that one job depends on.
+const MaxDepends = 1000
+
+// Dependency makes a job wait for others: it is blocked until each of them has ended.
+type Dependency struct {
+	Jobs      []ID      `json:"jobs"`                 // stored before, or in the same batch
+	OnFailure OnFailure `json:"on_failure,omitempty"` // default WaitOnFailure
+	OnStage   bool      `json:"on_stage,omitempty"`   // the end of the present stage is enough
+	MissingOK bool      `json:"missing_ok,omitempty"` // a job that does not exist (any more) counts as completed; default: ErrNotFound
+}
+
+// OnFailure says what becomes of a blocked job when one that it depends on fails or is cancelled.
+type OnFailure string
+
+// The actions on failure. "" is WaitOnFailure.
+const (
+	WaitOnFailure   OnFailure = "wait"   // it stays blocked: a redrive of the failed job can still release it (default)
+	CancelOnFailure OnFailure = "cancel" // it is cancelled, with ReasonDependency
+	FailOnFailure   OnFailure = "fail"   // it fails, with ReasonDependency
+	IgnoreFailure   OnFailure = "ignore" // as if the other had completed
+)
+
+// Values of Edit.Dependents.
+const (
+	DependentsCancel  = "cancel"  // cancel them
+	DependentsRelease = "release" // as if the job had completed
+)
+
+// DependsOn makes a job wait until these jobs have completed. WithDependency sets more.
+func DependsOn(ids ...ID) Option { return WithDependency(Dependency{Jobs: ids}) }
+
+// WithDependency adds a dependency. All of a job's dependencies must be resolved before it starts.
+func WithDependency(d Dependency) Option {
+	return func(j *Job) { j.Depends = append(j.Depends[:len(j.Depends):len(j.Depends)], d) }
+}
+
+func validDepends(ds []Dependency) error {
+	n := 0
+	for _, d := range ds {
+		switch d.OnFailure {
+		case "", WaitOnFailure, CancelOnFailure, FailOnFailure, IgnoreFailure:
+		default:
+			return Invalid("depends_on.on_failure", "%.64q is not one of wait, cancel, fail and ignore", d.OnFailure)
+		}
+		for _, id := range d.Jobs {
+			if id <= 0 || id > maxID {
+				return Invalid("depends_on", "%d is not an id of a job", id)
+			}
+		}
+		n += len(d.Jobs)
+	}
+	if n > MaxDepends {
+		return Invalid("depends_on", "%d jobs exceed the limit of %d", n, MaxDepends)
+	}
+	return nil
+}

@@ -27,6 +27,8 @@ type Filter struct {
 	Next          bool          // the jobs of Queue that are ready, or that the next claim makes ready, in the order of claims, without claiming them
 	Full          bool          // with args, result, checkpoint, responses
 	Wait          time.Duration // with IDs: wait up to this long until one matches; at most MaxWait
+	ParentsOf     ID            // the jobs that this job depends on, also those that have ended
+	ChildrenOf    ID            // the jobs that depend on this one
 }
 
 // Validate checks the ranges.
@@ -101,6 +103,7 @@ type Edit struct {
 	Generation int32  // only if the job is in this generation; 0 = any. Makes a repeated redrive safe
 	All        bool   // edit every job of the store. Without it, a filter that has no condition is refused
 	DryRun     bool   // change nothing, and only count the jobs that the filter matches: Page.Total
+	Dependents string // of cancel and purge: what becomes of blocked jobs that would wait for ever, DependentsCancel or DependentsRelease; "" = refuse
 
 	RunAt    *time.Time
 	Delay    *time.Duration // RunAt counted by the store's clock
@@ -119,16 +122,23 @@ type Edit struct {
 	Checkpoint     *[]byte
 	DropCheckpoint bool
 	Policy         *Policy // its fields that are not zero, see Policy; a new deadline counts from the edit
+	// DependOn adds and then Undepend removes dependencies, of a blocked job only. An empty
+	// Undepend removes all of them.
+	DependOn *[]Dependency
+	Undepend *[]ID
 }
 
 // Values returns an edit with only the new values of e. It is the zero Edit if there are none.
 func (e Edit) Values() Edit {
-	e.Action, e.By, e.Reason, e.Refuse, e.Generation, e.All, e.DryRun = "", "", "", false, 0, false, false
+	e.Action, e.By, e.Reason, e.Refuse, e.Generation, e.All, e.DryRun, e.Dependents = "", "", "", false, 0, false, false, ""
 	return e
 }
 
 // Validate checks the ranges. maxBytes bounds args and checkpoint.
 func (e Edit) Validate(maxBytes int) error {
+	if err := e.validDepends(); err != nil {
+		return err
+	}
 	switch e.Action {
 	case EditCancel, EditFail, EditPurge:
 		return nil
@@ -160,6 +170,7 @@ func (e Edit) Validate(maxBytes int) error {
 	give(&probe.Args, e.Args)
 	give(&probe.Delay, e.Delay)
 	give(&probe.Policy, e.Policy)
+	give(&probe.Depends, e.DependOn)
 	return probe.Validate(maxBytes)
 }
 
@@ -263,4 +274,14 @@ type Gate struct {
 	Later time.Time `json:"later,omitzero"`  // the job is scheduled to then
 	Jobs  int64     `json:"jobs,omitempty"`  // in QueueWhy: how many jobs it holds back
 	First ID        `json:"first,omitempty"` // and the first of them
+}
+
+func (e Edit) validDepends() error {
+	switch {
+	case e.Dependents != "" && (e.Dependents != DependentsCancel && e.Dependents != DependentsRelease || e.Action != EditCancel && e.Action != EditPurge):
+		return Invalid("dependents", "%.64q: cancel and purge take cancel or release", e.Dependents)
+	case e.Action != EditChange && (e.DependOn != nil || e.Undepend != nil):
+		return Invalid("depend_on", "only a change of blocked jobs changes dependencies")
+	}
+	return nil
 }

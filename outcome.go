@@ -367,6 +367,7 @@ const (
 	ReasonDeadline    = "deadline"
 	ReasonKeyConflict = "key_conflict"
 	ReasonUndecodable = "undecodable"
+	ReasonDependency  = "dependency" // a job that it depends on has failed, was cancelled or was purged
 	ReasonPanic       = "panic"
 	ReasonRolledBack  = "rolled_back" // the handler returned nil, but the transaction of its FinishTx was not committed
 )

@@ -28,6 +28,7 @@ type Row struct {
 	Given        bool         // a handler was started with the taken responses
 	NoPoll       bool         // poll steps of this wait were lost too often
 	Waits        int32        // waits of this generation that an answer has ended; a capability names the one that it answers by this number
+	WaitsFor     int32        // open dependencies; more than 0 exactly while blocked
 	Wait         sojourn.Wait // the last wait of this generation; its zero value is the job's own key
 	Policy       sojourn.Policy
 }
@@ -51,6 +52,7 @@ const (
 	EventRedrive                            // tr:O3
 	EventPutOff                             // a gate has put it off: tr:S6
 	EventWindowClosed                       // found by a claim outside its windows: tr:S2
+	EventParent                             // a job that it depends on has ended, or the dependency was removed: tr:S3-S5
 )
 
 // Event is something that happens to a job.
@@ -61,7 +63,9 @@ type Event struct {
 	KeyConflict  bool             // of EventFinished with await: a key belongs to another live job
 	Answered     bool             // of EventFinished with answer: a kept response ends the wait already
 	Delay        time.Duration    // of EventPutOff
-	Reason       string           // of EventTimedOut, EventErrorResponse, EventCancel, EventFail
+	Parent       sojourn.State    // of EventParent: the final state; 0 = the dependency was removed, or its stage is over
+	OnFailure    sojourn.OnFailure
+	Reason       string // of EventTimedOut, EventErrorResponse, EventCancel, EventFail
 	Error        string
 }
 
@@ -149,6 +153,10 @@ func Decide(r Row, e Event) (Transition, error) {
 			r.State = sojourn.Scheduled
 			return Transition{Rule: "S6", To: r, RunAt: RunAtDelay, Delay: e.Delay}, nil
 		}
+	case EventParent:
+		if r.State == sojourn.Blocked && r.WaitsFor > 0 {
+			return decideParent(r, e), nil
+		}
 	case EventRedrive:
 		if r.State == sojourn.Failed || r.State == sojourn.Cancelled {
 			to := Row{ID: r.ID, State: sojourn.Ready, Weight: r.Weight, Policy: r.Policy}
@@ -156,6 +164,29 @@ func Decide(r Row, e Event) (Transition, error) {
 		}
 	}
 	return impossible(r, e)
+}
+
+// decideParent resolves one dependency of a blocked job. The job that is released becomes ready;
+// the store makes it scheduled if its run_at is ahead. A dependency that the transition leaves open
+// (tr:S4) stands until the parent ends again.
+func decideParent(r Row, e Event) Transition {
+	if e.Parent == sojourn.Failed || e.Parent == sojourn.Cancelled {
+		text := "sojourn: a job that it depends on is " + e.Parent.String()
+		switch e.OnFailure {
+		case sojourn.CancelOnFailure:
+			return final(r, sojourn.Cancelled, "S5", "cancelled", sojourn.ReasonDependency, text)
+		case sojourn.FailOnFailure:
+			return final(r, sojourn.Failed, "S5", "failed", sojourn.ReasonDependency, text)
+		case sojourn.IgnoreFailure:
+		default:
+			return Transition{Rule: "S4", To: r}
+		}
+	}
+	t := Transition{Rule: "S3", To: r}
+	if t.To.WaitsFor--; t.To.WaitsFor == 0 {
+		t.To.State, t.Outcome = sojourn.Ready, "unblocked"
+	}
+	return t
 }
 
 func impossible(r Row, e Event) (Transition, error) {
@@ -398,7 +429,7 @@ func final(r Row, to sojourn.State, rule, outcome, reason, text string) Transiti
 	t.Outcome, t.Reason, t.Error = outcome, reason, text
 	t.HandLate, t.KeptLate = r.InHand > 0 && !r.Given, r.Kept > 0
 	t.To.AttemptOpen, t.To.NoPoll, t.To.Wait = false, false, sojourn.Wait{}
-	t.To.Kept, t.To.InHand, t.To.Given = 0, 0, false
+	t.To.Kept, t.To.InHand, t.To.Given, t.To.WaitsFor = 0, 0, false, 0
 	return t
 }
 

@@ -15,7 +15,8 @@ var situations = []struct {
 	takes string // the events that can happen to it; every other one is refused
 }{
 	{"none", Row{ID: 7}, ""},
-	{"blocked", rowOf(is(sojourn.Blocked)), "deadline cancel fail"},
+	{"blocked", blocked(2), "parent deadline cancel fail"},
+	{"blocked by nothing", blocked(0), "deadline cancel fail"},
 	{"scheduled", rowOf(is(sojourn.Scheduled)), "due deadline cancel fail"},
 	{"scheduled for the retry", retries(sojourn.Scheduled, hand(1, true)), "due deadline cancel fail"},
 	{"ready", rowOf(), "claim claim+handler put-off window-closed deadline cancel fail"},
@@ -56,6 +57,7 @@ func allEvents() map[string]Event {
 		"fail":           {Type: EventFail},
 		"redrive":        {Type: EventRedrive},
 		"window-closed":  {Type: EventWindowClosed},
+		"parent":         {Type: EventParent, Parent: sojourn.Completed},
 	}
 	for _, o := range []sojourn.OutcomeType{sojourn.OutcomeCompleted, sojourn.OutcomeError, sojourn.OutcomeAwait, sojourn.OutcomeSnooze, sojourn.OutcomeHold, sojourn.OutcomeAbort, sojourn.OutcomeCancelled,
 		sojourn.OutcomeUndecodable, sojourn.OutcomeReleased, sojourn.OutcomeDecided, sojourn.OutcomeNoAnswer, sojourn.OutcomeAnswer} {

@@ -17,7 +17,7 @@ import (
 // The rows of the transition table that Decide and Match implement. The others belong to the store:
 // they need a second job, a clock or the inbox.
 var rowsInScope = []string{
-	"S1", "S2", "S6",
+	"S1", "S2", "S3", "S4", "S5", "S6",
 	"C1", "C2", "C3", "C4", "C5",
 	"F1", "F2", "F3", "F4", "F5", "F6", "F7", "F8", "F9", "F10", "F11", "F13", "F14",
 	"D1", "D2", "D3",
@@ -88,7 +88,7 @@ func leaves(to sojourn.State) rowMod {
 func ends(to sojourn.State) rowMod {
 	return func(r *Row) {
 		leaves(to)(r)
-		r.AttemptOpen, r.NoPoll, r.Wait, r.Kept, r.InHand, r.Given = false, false, sojourn.Wait{}, 0, 0, false
+		r.AttemptOpen, r.NoPoll, r.Wait, r.Kept, r.InHand, r.Given, r.WaitsFor = false, false, sojourn.Wait{}, 0, 0, false, 0
 	}
 }
 
@@ -168,7 +168,7 @@ func differences(got, want any) []string {
 }
 
 func allDecideCases() []decideCase {
-	return slices.Concat(claimCases, finishCases, stepCases, sweepCases, operatorCases)
+	return slices.Concat(claimCases, finishCases, stepCases, sweepCases, operatorCases, parentCases)
 }
 
 // Every branch is walked with nothing kept, and with two kept responses, which only a final state

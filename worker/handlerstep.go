@@ -49,6 +49,22 @@ func (s handlerStep) save(ctx context.Context, saved driver.Saved) error {
 	return answers[0].Err
 }
 
+// Parents reads the jobs that the step's job depends on, for Job.Parents.
+func (s handlerStep) Parents(ctx context.Context) ([]sojourn.Job, error) {
+	var out []sojourn.Job
+	f := sojourn.Filter{ParentsOf: s.step.lease.ID, Full: true, Limit: sojourn.MaxFind}
+	for {
+		page, err := s.step.r.w.store.Find(ctx, f)
+		if err != nil {
+			return nil, err
+		}
+		if out = append(out, page...); len(page) < f.Limit {
+			return out, nil
+		}
+		f.After = page[len(page)-1].ID.String()
+	}
+}
+
 // RespondURL is Options.RespondURL, for Job.RespondURL.
 func (s handlerStep) RespondURL() string { return s.step.r.w.o.RespondURL }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/clock"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/edge"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/wake"
@@ -78,6 +79,9 @@ func (s *Store) transact(group []txn.Call, withBlocked bool) (helped bool, err e
 			lent = s.hub.Reserve(done)
 		}
 		if answers, err = s.Claimer.HandOver(done, lent); err != nil {
+			return err
+		}
+		if err := edge.Flush(done); err != nil { // a throttler may have failed jobs
 			return err
 		}
 		done.Silent = foundNothing(group)
@@ -173,6 +177,9 @@ func (s *Store) runGroup(t *txn.Tx, group []txn.Call) error {
 			return err
 		}
 		if err := s.gates.FlushPace(t); err != nil {
+			return err
+		}
+		if err := edge.Flush(t); err != nil {
 			return err
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/store/storetest/internal/claims"
+	"github.com/sojourn-queue/sojourn/store/storetest/internal/deps"
 	"github.com/sojourn-queue/sojourn/store/storetest/internal/flow"
 	"github.com/sojourn-queue/sojourn/store/storetest/internal/jobs"
 	"github.com/sojourn-queue/sojourn/store/storetest/internal/kit"
@@ -64,7 +65,7 @@ func Parallel(t *testing.T, open func(t *testing.T, o Options) driver.Store) {
 
 // trials are all cases, subject by subject.
 func trials() []kit.Trial {
-	return slices.Concat(jobs.Trials(), claims.Trials(), outcomes.Trials(), responses.Trials(), flow.Trials(), tenants.Trials(), schedules.Trials())
+	return slices.Concat(jobs.Trials(), claims.Trials(), outcomes.Trials(), responses.Trials(), flow.Trials(), tenants.Trials(), deps.Trials(), schedules.Trials())
 }
 
 // opening adapts a function that opens a store with the public options.

@@ -28,6 +28,8 @@ type Filter struct {
 	Next          bool            `json:"next,omitempty" query:"next" doc:"the jobs of the queue that are ready, or that the next claim makes ready, in the order of claims"`
 	Full          bool            `json:"full,omitempty" query:"full" doc:"with args, result, checkpoint and responses"`
 	Wait          time.Duration   `json:"wait,omitempty" query:"wait" doc:"with ids: wait up to this long until one matches; at most 60s"`
+	ParentsOf     sojourn.ID      `json:"parents_of,omitempty" query:"parents_of" doc:"the jobs that this job depends on"`
+	ChildrenOf    sojourn.ID      `json:"children_of,omitempty" query:"children_of" doc:"the jobs that depend on this one"`
 }
 
 // InboxFilter is sojourn.InboxFilter, in a query.
@@ -44,13 +46,13 @@ type InboxFilter struct {
 // FilterOf is f for the wire.
 func FilterOf(f sojourn.Filter) Filter {
 	return Filter{f.IDs, f.Kind, f.Key, f.Queue, f.States, f.Group, f.Tag, f.Reason, f.CreatedAfter, f.CreatedBefore, sojourn.ID(number(f.After)), f.Limit, f.Newest,
-		f.Next, f.Full, f.Wait}
+		f.Next, f.Full, f.Wait, f.ParentsOf, f.ChildrenOf}
 }
 
 // Domain is f for a store.
 func (f Filter) Domain() sojourn.Filter {
 	return sojourn.Filter{IDs: f.IDs, Kind: f.Kind, Key: f.Key, Queue: f.Queue, States: f.States, Group: f.Group, Tag: f.Tag, Reason: f.Reason, CreatedAfter: f.CreatedAfter,
-		CreatedBefore: f.CreatedBefore, After: cursor(int64(f.After)), Limit: f.Limit, Newest: f.Newest, Next: f.Next, Full: f.Full, Wait: f.Wait}
+		CreatedBefore: f.CreatedBefore, After: cursor(int64(f.After)), Limit: f.Limit, Newest: f.Newest, Next: f.Next, Full: f.Full, Wait: f.Wait, ParentsOf: f.ParentsOf, ChildrenOf: f.ChildrenOf}
 }
 
 // Domain is f for a store.
@@ -132,38 +134,41 @@ type Edit struct {
 	Generation int32              `json:"generation,omitempty" doc:"only if the job is in this generation; makes a repeated redrive safe"`
 	All        bool               `json:"all,omitempty" doc:"edit every job of the store; without it, a filter that has no condition is refused"`
 	DryRun     bool               `json:"dry_run,omitempty" doc:"change nothing, and only count the jobs that the filter matches"`
+	Dependents string             `json:"dependents,omitempty" doc:"of cancel and purge: what becomes of blocked jobs that would wait for ever, cancel or release; default: the job is refused, with their ids"`
 	Change     Change             `json:"change,omitzero" doc:"the new values, of change and redrive"`
 }
 
 // Change has the new values of sojourn.Edit.
 type Change struct {
-	RunAt          *time.Time      `json:"run_at,omitempty"`
-	Delay          *time.Duration  `json:"delay,omitempty"`
-	Priority       *int32          `json:"priority,omitempty"`
-	Weight         *int32          `json:"weight,omitempty"`
-	Queue          *string         `json:"queue,omitempty"`
-	Group          *string         `json:"group,omitempty"`
-	Tags           *[]string       `json:"tags,omitempty" doc:"replaces all tags"`
-	RemoveTags     *[]string       `json:"remove_tags,omitempty"`
-	AddTags        *[]string       `json:"add_tags,omitempty"`
-	Args           *[]byte         `json:"args,omitempty" doc:"only while never claimed in this generation"`
-	Checkpoint     *[]byte         `json:"checkpoint,omitempty" doc:"from which the next attempt starts"`
-	DropCheckpoint bool            `json:"drop_checkpoint,omitempty"`
-	Policy         *sojourn.Policy `json:"policy,omitempty" doc:"its fields that are given"`
+	RunAt          *time.Time            `json:"run_at,omitempty"`
+	Delay          *time.Duration        `json:"delay,omitempty"`
+	Priority       *int32                `json:"priority,omitempty"`
+	Weight         *int32                `json:"weight,omitempty"`
+	Queue          *string               `json:"queue,omitempty"`
+	Group          *string               `json:"group,omitempty"`
+	Tags           *[]string             `json:"tags,omitempty" doc:"replaces all tags"`
+	RemoveTags     *[]string             `json:"remove_tags,omitempty"`
+	AddTags        *[]string             `json:"add_tags,omitempty"`
+	Args           *[]byte               `json:"args,omitempty" doc:"only while never claimed in this generation"`
+	Checkpoint     *[]byte               `json:"checkpoint,omitempty" doc:"from which the next attempt starts"`
+	DropCheckpoint bool                  `json:"drop_checkpoint,omitempty"`
+	Policy         *sojourn.Policy       `json:"policy,omitempty" doc:"its fields that are given"`
+	DependOn       *[]sojourn.Dependency `json:"depend_on,omitempty" doc:"dependencies that are added to a blocked job"`
+	Undepend       *[]sojourn.ID         `json:"undepend,omitempty" doc:"the jobs on which a blocked job depends no more; an empty list means all"`
 }
 
 // EditOf is e on the wire.
 func EditOf(e sojourn.Edit) Edit {
-	return Edit{e.Action, e.By, e.Reason, e.Refuse, e.Generation, e.All, e.DryRun, Change{e.RunAt, e.Delay, e.Priority, e.Weight, e.Queue, e.Group, e.Tags,
-		e.RemoveTags, e.AddTags, e.Args, e.Checkpoint, e.DropCheckpoint, e.Policy}}
+	return Edit{e.Action, e.By, e.Reason, e.Refuse, e.Generation, e.All, e.DryRun, e.Dependents, Change{e.RunAt, e.Delay, e.Priority, e.Weight, e.Queue, e.Group, e.Tags,
+		e.RemoveTags, e.AddTags, e.Args, e.Checkpoint, e.DropCheckpoint, e.Policy, e.DependOn, e.Undepend}}
 }
 
 // Domain is e for a store.
 func (e Edit) Domain() sojourn.Edit {
 	c := e.Change
-	return sojourn.Edit{Action: e.Action, By: e.By, Reason: e.Reason, Refuse: e.Refuse, Generation: e.Generation, All: e.All, DryRun: e.DryRun, RunAt: c.RunAt,
+	return sojourn.Edit{Action: e.Action, By: e.By, Reason: e.Reason, Refuse: e.Refuse, Generation: e.Generation, All: e.All, DryRun: e.DryRun, Dependents: e.Dependents, RunAt: c.RunAt,
 		Delay: c.Delay, Priority: c.Priority, Weight: c.Weight, Queue: c.Queue, Group: c.Group, Tags: c.Tags, RemoveTags: c.RemoveTags, AddTags: c.AddTags,
-		Args: c.Args, Checkpoint: c.Checkpoint, DropCheckpoint: c.DropCheckpoint, Policy: c.Policy}
+		Args: c.Args, Checkpoint: c.Checkpoint, DropCheckpoint: c.DropCheckpoint, Policy: c.Policy, DependOn: c.DependOn, Undepend: c.Undepend}
 }
 
 // Lists in requests and responses are wrapped in an object, so that fields can be added.

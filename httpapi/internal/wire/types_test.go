@@ -28,7 +28,7 @@ func TestNothingIsLeftOut(t *testing.T) {
 		domain  reflect.Type
 		carried []string // under a name of the wire's own
 	}{
-		{reflect.TypeFor[sojourn.Job](), []string{"Delay", "OnConflict", "Instance", "Token"}},
+		{reflect.TypeFor[sojourn.Job](), []string{"Delay", "OnConflict", "Depends", "Instance", "Token"}},
 		{reflect.TypeFor[sojourn.Response](), []string{"TTL"}},
 		{reflect.TypeFor[sojourn.Enqueued](), []string{"Err"}}, {reflect.TypeFor[driver.Finished](), []string{"Err"}},
 		{reflect.TypeFor[sojourn.Edited](), []string{"Err"}}, {reflect.TypeFor[sojourn.Outcome](), nil}, {reflect.TypeFor[sojourn.Wait](), nil},

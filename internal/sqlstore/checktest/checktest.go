@@ -74,6 +74,7 @@ func build(t *testing.T, c *sojourn.Client) every {
 	respond("nobody", "early", false)
 	buildLimited(t, c)
 	buildSchedule(t, c)
+	add("blocked", "j", sojourn.DependsOn(e.ready))
 	return e
 }
 
@@ -142,6 +143,9 @@ var plants = map[string]string{
 	"no-overlap": `insert into sj_history (job, seq, generation, attempt, epoch, purpose, worker, outcome, state, reason, error, by_whom, began_us, ended_us)
 		select id, history + 1, generation, attempt, step_epoch + 1, purpose, worker, outcome, state, reason, error, by_whom, began_us - 1, finished_us from sj_final`,
 	"epoch-known":       `update sj_final set epoch = 0 where state = 7`,
+	"blocked-counts":    `update sj_live set waits_for = waits_for + 1 where state = 1`,
+	"edge-ends":         `update sj_live set dependents = 0 where id in (select parent from sj_edge)`,
+	"edge-has-job":      `insert into sj_edge (child, parent, on_failure, on_stage, open) values (999, $1, 0, 0, 0)`,
 	"queue-exists":      `delete from sj_queue`,
 	"id-was-leased":     `update sj_meta set value = '1' where name = 'next_id'`,
 	"limit-kept":        `update sj_queue set max_weight = 1 where name = 'limited'`,

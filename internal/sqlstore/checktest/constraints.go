@@ -39,6 +39,10 @@ var breaches = map[string][]string{
 	"key_held_until": {`update sj_key set held_until_us = -1`},
 	"key_past_job":   {`insert into sj_key_past (kind, key, job) values ('k', 'k', 0)`},
 
+	"edge_ends":       {edges + `(1, 1, 0, 0, 0)`, edges + `(0, 1, 0, 0, 0)`, edges + `(1, 0, 0, 0, 0)`},
+	"edge_on_failure": {edges + `(1, 2, 4, 0, 0)`, edges + `(1, 2, -1, 0, 0)`},
+	"ending_state":    {`insert into sj_ending (job, state, done) values (1, 6, 0)`, `insert into sj_ending (job, state, done) values (1, 10, 0)`},
+
 	"final_state": {`update sj_final set state = 6`, `update sj_final set state = 10`},
 	"final_attempt": {`update sj_final set failures = attempt + 1`, `update sj_final set attempt = epoch + 1, failures = 0`,
 		`update sj_final set step_epoch = epoch + 1`, `update sj_final set step_epoch = -1`},
@@ -67,6 +71,8 @@ var breaches = map[string][]string{
 	"access_times":    {access + `('t', 't', blob(32), '[]', -1, 1, 0, 0)`, access + `('t', 't', blob(32), '[]', 1, 1, -1, 0)`, access + `('t', 't', blob(32), '[]', 1, 1, 0, -1)`},
 	"audit_seq":       {`insert into sj_audit (seq, at_us, who, action, target, detail, code, request, source) values (0, 1, '', '', '', '', '', '', '')`},
 }
+
+const edges = `insert into sj_edge (child, parent, on_failure, on_stage, open) values `
 
 const access = `insert into sj_access (id, name, hash, grants, created_us, expires_us, revoked_us, used_us) values `
 

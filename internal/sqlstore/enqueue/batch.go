@@ -53,7 +53,7 @@ func (b *Batch) UseCache(req Request) bool {
 	b.Requests = append(b.Requests, req)
 	for i := range req.Jobs {
 		j := &req.Jobs[i]
-		if len(j.Policy.Windows) > 0 {
+		if len(j.Policy.Windows)+len(j.Depends) > 0 {
 			return false
 		}
 		if !b.block.Holds(int64(j.ID)) {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/access"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/edge"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/lifecycle"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
@@ -25,6 +26,9 @@ type callPlan struct {
 	keys     map[txn.KindKey]int // of jobs that this call inserts → index
 	fresh    []int               // indices to insert
 	replaced []int               // indices whose values replace those of done[i].ID
+
+	linked map[sojourn.ID]link // jobs with edges; see linking
+	links  edge.Links
 }
 
 // Plan decides a call, and adds it to the plans to be written. It only reads, except that a job
@@ -51,6 +55,11 @@ func (b *Batch) Plan(req Request) ([]sojourn.Enqueued, error) {
 			b.done[i] = sojourn.Enqueued{Err: indexed}
 		}
 	}
+	if hasDependencies(req.Jobs) {
+		if err := b.planLinks(req.partial); err != nil {
+			return nil, err
+		}
+	}
 	b.plans = append(b.plans, b.callPlan)
 	for q := range b.created {
 		b.Rows[q].Found = true
@@ -59,6 +68,16 @@ func (b *Batch) Plan(req Request) ([]sojourn.Enqueued, error) {
 		b.counted[b.caller.Owner()] = n + int64(len(b.created))
 	}
 	return b.done, nil
+}
+
+// hasDependencies reports whether any of the jobs depends on another.
+func hasDependencies(jobs []sojourn.Job) bool {
+	for i := range jobs {
+		if len(jobs[i].Depends) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // ascending reports whether the ids ascend strictly, as clients allocate them.

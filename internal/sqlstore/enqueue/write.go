@@ -6,6 +6,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/edge"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/lifecycle"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
@@ -32,22 +33,31 @@ func (b *Batch) WriteJobs() error {
 	var fresh []*sojourn.Job
 	var contents [][]byte // digests of fresh
 	var reused []txn.KindKey
+	linked := map[sojourn.ID]link(nil)
 	for _, p := range plans {
 		for _, i := range p.fresh {
 			fresh, contents = append(fresh, &p.jobs[i]), append(contents, p.digests[i][:])
+		}
+		if p.linked != nil { // planLinks has written the calls before it
+			linked = p.linked
 		}
 		reused = append(reused, p.reused...)
 	}
 	if err := b.takeKeys(fresh, reused); err != nil {
 		return err
 	}
-	if err := b.insertJobs(fresh, contents); err != nil {
+	if err := b.insertJobs(fresh, contents, linked); err != nil {
 		return err
 	}
 	b.insertQueues(plans)
 	for _, p := range plans {
 		if err := b.replace(p); err != nil {
 			return err
+		}
+		if p.linked != nil {
+			if err := p.links.Write(b.Tx); err != nil {
+				return err
+			}
 		}
 	}
 	for k, h := range b.Holders {
@@ -107,7 +117,7 @@ func (b *Batch) lockReused(keys []txn.KindKey) error {
 
 // insertJobs adds the rows of new jobs to the write set. The live rows stay pending, so that a
 // claim of this transaction can start them.
-func (b *Batch) insertJobs(fresh []*sojourn.Job, contents [][]byte) error {
+func (b *Batch) insertJobs(fresh []*sojourn.Job, contents [][]byte, linked map[sojourn.ID]link) error {
 	n := len(fresh)
 	s := jobrow.NewColumns(n, 2, 8, 2)
 	b.Writes.Inserts = slices.Grow(b.Writes.Inserts, n)
@@ -126,6 +136,9 @@ func (b *Batch) insertJobs(fresh []*sojourn.Job, contents [][]byte) error {
 		runAt := j.RunAt.UnixMicro()
 		s.Row(int64(j.ID)).Ints(runAt, b.Now).Strings(j.Kind, j.Key, j.Group, j.ContentType, text.tags, text.meta, text.policy, origin).Bytes(contents[i], j.Args)
 		l := b.newRow(j)
+		if linked != nil {
+			linked[j.ID].on(l)
+		}
 		l.PolicyJSON = text.policy
 		if l.Policy, err = b.Core.Caches.Decoder.Policy(text.policy); err != nil {
 			return err
@@ -181,6 +194,13 @@ func (b *Batch) replace(p *callPlan) error {
 		l := *was
 		l.Queue, l.Group, l.Priority, l.Weight, l.RunAt, l.State = j.Queue, j.Group, j.Priority, j.Weight, lifecycle.Opening(j.RunAt.UnixMicro(), j.Policy), b.startState(j)
 		l.Policy, l.Deadline = j.Policy, DeadlineOf(b.Tx, j.Policy)
+		if was.State == sojourn.Blocked {
+			if err := edge.Forget(b.Tx, sqldb.Ints{int64(id)}); err != nil {
+				return err
+			}
+		}
+		l.WaitsFor = 0
+		p.linked[id].on(&l)
 		tr := rules.Transition{Rule: "N6", To: l.Row, Outcome: "replaced"}
 		lifecycle.AddHistory(b.Tx, was, &l, tr, lifecycle.Change{By: p.caller.Owner()})
 		if err := b.Save(was, &l); err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/edge"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/enqueue"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/gate"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
@@ -83,6 +84,9 @@ func (s *Finisher) FinishTx(ctx context.Context, in any, o sojourn.Outcome) erro
 			return err
 		}
 		if err := s.gates.FlushPace(t); err != nil {
+			return err
+		}
+		if err := edge.Flush(t); err != nil {
 			return err
 		}
 		switch f.Status {

@@ -62,6 +62,10 @@ func jobDigest(b []byte, j *sojourn.Job, c *access.Caller, policies *policyDiges
 		}
 	}
 	b = appendText(b, policies.of(&j.Policy))
+	if len(j.Depends) > 0 {
+		text, _ := JSONText(j.Depends) // numbers and names: it cannot fail
+		b = appendText(b, text)
+	}
 	sum := sha256.Sum256(b)
 	copy(d[:], sum[:])
 	return d

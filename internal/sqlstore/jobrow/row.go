@@ -26,6 +26,7 @@ type Row struct {
 	History          int32  // number of the newest history row
 	Awaited          bool   // has keys of its own waits in sj_key
 	HasData          bool   // has a row in sj_data
+	Dependents       bool   // an edge names it as the parent: its end reads them
 	PolicyJSON       string // Policy, as stored
 	R1, R2           int64  // rank in the claim index, see rules.Rank
 

@@ -65,6 +65,9 @@ func end(t *txn.Tx, was, l *jobrow.Row, tr rules.Transition, c Change) error {
 	t.AddWeight(was, l, 0)
 	t.Writes.Ended = append(t.Writes.Ended, r)
 	t.Events.Final = append(t.Events.Final, l.ID)
+	if was.Dependents || was.WaitsFor > 0 {
+		t.Events.Ended = append(t.Events.Ended, [2]*jobrow.Row{was, l})
+	}
 	return nil
 }
 

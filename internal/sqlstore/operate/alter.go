@@ -5,6 +5,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/edge"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/enqueue"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/lifecycle"
@@ -22,8 +23,13 @@ const (
 
 // alter changes a job that holds no weight and is not running, the priority of one that awaits, and
 // the tags of any job. A change that changes nothing writes nothing.
-func alter(t *txn.Tx, j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, error) {
+func alter(t *txn.Tx, j *sojourn.Job, r *editRequest) (sojourn.State, bool, error) {
+	e := &r.edit
 	c := *e
+	edges := c.DependOn != nil || c.Undepend != nil
+	if edges && j.State != sojourn.Blocked {
+		return j.State, false, sojourn.Conflict("job %d is %s; only the dependencies of blocked jobs are changed", j.ID, stateText(j))
+	}
 	idle := !j.State.Final() && j.State != sojourn.Running && j.State != sojourn.Awaiting && !j.Resumed
 	if rules.OnlyTags(c) && j.State.Final() {
 		return tagFinal(t, j, e)
@@ -42,6 +48,16 @@ func alter(t *txn.Tx, j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, err
 	if changed, err := newValues(t, j, &l, c); err != nil || !changed {
 		return j.State, false, err
 	}
+	var links *edge.Change
+	if edges {
+		var add []sojourn.Dependency
+		if c.DependOn != nil {
+			add = *c.DependOn
+		}
+		if links, err = edge.Plan(t, was, add, c.Undepend, r.caller); err != nil {
+			return j.State, false, err
+		}
+	}
 	tr := rules.Transition{Rule: "O5", To: l.Row, Outcome: "edited", Reason: e.Reason}
 	stepless := *was
 	stepless.State = sojourn.Ready // the entry ends no step of a running job: it has no epoch and no worker
@@ -52,7 +68,13 @@ func alter(t *txn.Tx, j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, err
 	if err := t.Save(was, &l); err != nil {
 		return j.State, false, err
 	}
-	return l.State, true, t.NoteQueue(l.Queue)
+	now := &l
+	if edges {
+		if now, err = links.Apply(t, &l, e.By); err != nil {
+			return j.State, false, err
+		}
+	}
+	return now.State, true, t.NoteQueue(l.Queue)
 }
 
 // tagFinal changes the tags of a final job. Its row holds one entry of the history, that of its

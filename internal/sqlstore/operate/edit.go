@@ -7,7 +7,9 @@ import (
 	"strconv"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/edge"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/query"
@@ -25,6 +27,8 @@ const qKnownIDs = `select id from sj_job where id in (ints($1))`
 type editRequest struct {
 	filter sojourn.Filter
 	edit   sojourn.Edit
+	caller *access.Caller
+	found  map[sojourn.ID]bool // the jobs that the call edits
 }
 
 // Edit changes jobs; see driver.Store.
@@ -50,11 +54,16 @@ func (s *Operator) Edit(ctx context.Context, f sojourn.Filter, e sojourn.Edit) (
 		})
 		return out, err
 	}
-	return txn.Do(ctx, s.core, editOp, editRows, editRequest{f, e})
+	return txn.Do(ctx, s.core, editOp, editRows, editRequest{filter: f, edit: e, caller: access.CallerOf(ctx)})
 }
 
 // editOp edits each job by itself: the refusal of one does not stop the others.
 var editOp = txn.EachOp("edit", groupcommit.Finish, func(t *txn.Tx, r editRequest) (sojourn.Page[sojourn.Edited], error) {
+	if r.edit.DependOn != nil {
+		if err := edge.LockCycles(t); err != nil { // before all locks of rows
+			return sojourn.Page[sojourn.Edited]{}, err
+		}
+	}
 	found, err := findLocked(t, r.filter)
 	if err != nil {
 		return sojourn.Page[sojourn.Edited]{}, err
@@ -63,8 +72,12 @@ var editOp = txn.EachOp("edit", groupcommit.Finish, func(t *txn.Tx, r editReques
 	if len(found) == r.filter.Limit && r.filter.IDs == nil {
 		out.Next = found[len(found)-1].ID.String()
 	}
+	r.found = make(map[sojourn.ID]bool, len(found))
+	for i := range found {
+		r.found[found[i].ID] = true
+	}
 	for i, j := range found {
-		state, changed, err := editOne(t, &found[i], &r.edit)
+		state, changed, err := editOne(t, &found[i], &r)
 		if err != nil && sojourn.ErrorCode(err) == "" {
 			return out, err
 		}
@@ -74,21 +87,22 @@ var editOp = txn.EachOp("edit", groupcommit.Finish, func(t *txn.Tx, r editReques
 })
 
 // editOne changes one job. Its refusals come before its first write, so that they need no rollback.
-func editOne(t *txn.Tx, j *sojourn.Job, e *sojourn.Edit) (state sojourn.State, changed bool, err error) {
+func editOne(t *txn.Tx, j *sojourn.Job, r *editRequest) (state sojourn.State, changed bool, err error) {
+	e := &r.edit
 	if e.Generation != 0 && e.Generation != j.Generation {
 		return j.State, false, sojourn.Conflict("job %d is in generation %d, not %d", j.ID, j.Generation, e.Generation)
 	}
 	switch e.Action {
 	case sojourn.EditCancel:
-		return endByHand(t, j, e, rules.EventCancel, sojourn.Cancelled)
+		return endByHand(t, j, r, rules.EventCancel, sojourn.Cancelled)
 	case sojourn.EditFail:
-		return endByHand(t, j, e, rules.EventFail, sojourn.Failed)
+		return endByHand(t, j, r, rules.EventFail, sojourn.Failed)
 	case sojourn.EditRedrive:
 		return redrive(t, j, e)
 	case sojourn.EditPurge:
-		return purge(t, j)
+		return purge(t, j, r)
 	}
-	return alter(t, j, e)
+	return alter(t, j, r)
 }
 
 // findLocked finds jobs and locks their rows, so that no other transaction changes them.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/edge"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/lifecycle"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/upkeep"
@@ -12,7 +14,8 @@ import (
 
 // endByHand makes any live job final at once; the worker of a running one learns it with its next
 // call.
-func endByHand(t *txn.Tx, j *sojourn.Job, e *sojourn.Edit, event rules.EventType, to sojourn.State) (sojourn.State, bool, error) {
+func endByHand(t *txn.Tx, j *sojourn.Job, r *editRequest, event rules.EventType, to sojourn.State) (sojourn.State, bool, error) {
+	e := &r.edit
 	switch {
 	case j.State == to:
 		return to, false, nil
@@ -24,6 +27,11 @@ func endByHand(t *txn.Tx, j *sojourn.Job, e *sojourn.Edit, event rules.EventType
 	was, err := loadFound(t, j)
 	if err != nil {
 		return j.State, false, err
+	}
+	if was.Dependents && to == sojourn.Cancelled { // a failed job is commonly redriven, so its dependents go on waiting
+		if _, err := r.ending(j.ID, false).Clear(t); err != nil {
+			return j.State, false, err
+		}
 	}
 	reason := e.Reason
 	if reason == "" && to == sojourn.Failed {
@@ -37,13 +45,28 @@ func endByHand(t *txn.Tx, j *sojourn.Job, e *sojourn.Edit, event rules.EventType
 	return to, true, err
 }
 
-// purge deletes a final job.
-func purge(t *txn.Tx, j *sojourn.Job) (sojourn.State, bool, error) {
+// ending is the end of a job of the call.
+func (r *editRequest) ending(id sojourn.ID, gone bool) edge.Ending {
+	return edge.Ending{Job: id, Gone: gone, Besides: r.found, Dependents: r.edit.Dependents, Caller: r.caller}
+}
+
+// purge deletes a final job. Its dependents are decided as after a cancel.
+func purge(t *txn.Tx, j *sojourn.Job, r *editRequest) (sojourn.State, bool, error) {
 	if !j.State.Final() {
 		return j.State, false, sojourn.Conflict("job %d is %s; only final jobs are purged (cancel it first)", j.ID, j.State)
 	}
 	if t.Now-j.CreatedAt.UnixMicro() < sojourn.IDLife.Microseconds() {
 		return j.State, false, sojourn.Conflict("job %d was enqueued less than %v ago: somebody may still repeat the call; purge it later", j.ID, sojourn.IDLife)
+	}
+	open, err := r.ending(j.ID, true).Clear(t)
+	if err == nil && open {
+		err = edge.Post(t, j.ID, sojourn.Cancelled)
+	}
+	if err == nil {
+		err = edge.Forget(t, sqldb.Ints{int64(j.ID)})
+	}
+	if err != nil {
+		return j.State, false, err
 	}
 	n, err := upkeep.Remove(t, upkeep.Final{ID: int64(j.ID), FinishedAt: j.FinishedAt.UnixMicro(), Kind: j.Kind, Key: j.Key})
 	return j.State, n == 1, err

@@ -5,6 +5,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/edge"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/enqueue"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobview"
@@ -56,6 +57,9 @@ func redrive(t *txn.Tx, j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, e
 		err = txn.ErrChanged(was.ID)
 	}
 	if err != nil {
+		return j.State, false, err
+	}
+	if l.Dependents, err = edge.Resume(t, j.ID); err != nil {
 		return j.State, false, err
 	}
 	lifecycle.AddHistory(t, was, l, tr, lifecycle.Change{By: e.By})

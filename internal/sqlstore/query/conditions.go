@@ -40,6 +40,12 @@ func (w *conditions) addFilter(a string, f sojourn.Filter, states sqldb.Ints) {
 		}
 		w.add(a+".id in (ints(%s))", ids)
 	}
+	if f.ParentsOf > 0 {
+		w.add(a+".id in (select parent from sj_edge where child = %s)", int64(f.ParentsOf))
+	}
+	if f.ChildrenOf > 0 {
+		w.add(a+".id in (select child from sj_edge where parent = %s)", int64(f.ChildrenOf))
+	}
 	if len(states) > 0 {
 		w.add(a+".state in (ints(%s))", states)
 	}

@@ -38,6 +38,7 @@ var (
 	byHistory  = byNumber("sj_history", "job")
 	byLog      = byNumber("sj_log", "job")
 	byData     = byNumber("sj_data", "job")
+	byEdge     = byNumber("sj_edge", "child")
 	byKey      = slicing{"select kind, key from sj_key where (kind, key) > ($1, $2) order by kind, key limit $3", true}
 )
 
@@ -136,6 +137,16 @@ var checks = []check{
 	{"epoch-known", "no history entry has a higher epoch than its job", byJob,
 		`select h.job, 'has history of epoch ' || max(h.epoch) from ` + historyOf + ` h left join sj_live l on l.id = h.job left join sj_final f on f.id = h.job
 		group by h.job, coalesce(l.epoch, f.epoch) having max(h.epoch) > coalesce(l.epoch, f.epoch)`},
+	{"blocked-counts", "a job is blocked if and only if it has open dependencies, and its row has their number", byLive,
+		`select l.id, 'state ' || l.state || ' counts ' || l.waits_for || ' open dependencies, has ' || (select count(*) from sj_edge e where e.child = l.id and e.open = 1) from sj_live l
+		where $1 < l.id and l.id <= $2 and ((l.state = 1) <> (l.waits_for > 0) or l.waits_for <> (select count(*) from sj_edge e where e.child = l.id and e.open = 1))`},
+	{"edge-ends", "an open dependency has a live child, and a parent that is live and knows of it, or failed or was cancelled, or is in the outbox", byEdge,
+		`select e.child, 'depends on job ' || e.parent || ', which will not release it' from sj_edge e where $1 < e.child and e.child <= $2 and e.open = 1
+		and (not exists (select 1 from sj_live l where l.id = e.child) or not exists (select 1 from sj_live p where p.id = e.parent and p.dependents = 1)
+		and not exists (select 1 from sj_ending o where o.job = e.parent)
+		and not exists (select 1 from sj_final f where f.id = e.parent and f.state <> 7 and e.on_failure = 0))`},
+	{"edge-has-job", "a dependency goes with its job", byEdge,
+		`select e.child, 'has dependencies and no row' from sj_edge e where $1 < e.child and e.child <= $2 and not exists (select 1 from sj_job j where j.id = e.child)`},
 	{"queue-exists", "the queue of every live job exists", byLive,
 		`select l.id, 'stands in queue ' || l.queue || ', which does not exist' from sj_live l
 		where $1 < l.id and l.id <= $2 and not exists (select 1 from sj_queue q where q.name = l.queue)`},

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
@@ -77,7 +78,7 @@ func whyJob(t *txn.Tx, g *gate.Gates, w *sojourn.Why, l *jobrow.Row) (err error)
 		w.Until = jobrow.Time(jobrow.Earliest(l.WaitEnd(), l.TimeoutAt, l.Deadline))
 		w.Keys, err = lifecycle.KeysOf(t, l)
 	case sojourn.Blocked:
-		w.Waits = "for the jobs that it depends on"
+		w.Waits, err = whyBlocked(t, l)
 	case sojourn.Errored:
 		w.Until = jobrow.Time(l.DecideBy)
 		err = whyGates(t, g, w, l, sojourn.PurposeDecide)
@@ -95,6 +96,28 @@ func whyJob(t *txn.Tx, g *gate.Gates, w *sojourn.Why, l *jobrow.Row) (err error)
 		w.Unhandled, err = noWorker(t, l.Queue, l.Kind)
 	}
 	return err
+}
+
+// qParentsOf reads the jobs that keep a job blocked, those first that have ended.
+const qParentsOf = `select e.parent, e.on_failure, coalesce(l.state, f.state, 0) from sj_edge e left join sj_live l on l.id = e.parent
+	left join sj_final f on f.id = e.parent where e.child = $1 and e.open = 1 order by 3 desc, 1 limit 5`
+
+// whyBlocked names the first jobs that a blocked job waits for.
+func whyBlocked(t *txn.Tx, l *jobrow.Row) (string, error) {
+	var parents []string
+	err := t.Read(qParentsOf, func(r sqldb.Row) error {
+		state := sojourn.State(r.Int(2))
+		text := fmt.Sprintf("job %d (%s)", r.Int(0), state)
+		if state.Final() {
+			text = fmt.Sprintf("job %d (%s: redrive it, or remove the dependency)", r.Int(0), state)
+		}
+		parents = append(parents, text)
+		return nil
+	}, int64(l.ID))
+	if more := int(l.WaitsFor) - len(parents); more > 0 {
+		parents = append(parents, fmt.Sprintf("and %d more", more))
+	}
+	return "for " + strings.Join(parents, ", "), err
 }
 
 // whyGates asks the gates about a job that a claim might take.

@@ -13,6 +13,7 @@ type Events struct {
 	Ready   map[QueueKind]int // jobs that became claimable
 	Freed   map[string]int    // weight that was returned, by queue
 	Final   []sojourn.ID      // jobs that became final
+	Ended   [][2]*jobrow.Row  // those of them with edges: their rows before and after; see package edge
 	Polls   []Poll            // poll steps that were planned
 	Due     int64             // the earliest wake_at that was written, microseconds; 0 = none
 	Recheck []KindKey         // see NoteRecheck

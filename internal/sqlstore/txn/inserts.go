@@ -34,7 +34,7 @@ func (t *Tx) InsertLive(ls []*jobrow.Row) {
 		l.SetWakeAt()
 		t.NoteChange(l)
 	}
-	t.addInsert(&jobrow.InsertWaiting, ls)
+	t.addInsert(&jobrow.InsertLinked, ls)
 }
 
 // CanHoldInserts reports whether HoldInserts may be set: then the inserts stay pending while claims
@@ -44,7 +44,7 @@ func (t *Tx) CanHoldInserts() bool {
 	if t.Core.Cfg.Without.ClaimInEnqueue && len(t.Writes.Inserts) > 0 {
 		return false
 	}
-	return !slices.ContainsFunc(t.Writes.Inserts, func(f PendingInsert) bool { return len(f.Now.Policy.Windows) > 0 })
+	return !slices.ContainsFunc(t.Writes.Inserts, func(f PendingInsert) bool { return len(f.Now.Policy.Windows) > 0 || f.Now.Dependents })
 }
 
 // ReleaseInserts lets the next flush send all pending inserts.
@@ -104,16 +104,19 @@ func (t *Tx) startInsert(was, l *jobrow.Row) bool {
 
 // flushInserts adds the statements of pending inserts.
 func (t *Tx) flushInserts(rows []PendingInsert) {
-	var waiting, started []*jobrow.Row
+	var waiting, linked, started []*jobrow.Row
 	for _, f := range rows {
 		t.NoteChange(f.Now)
 		if f.started {
 			t.Cache.Changed = append(t.Cache.Changed, f.Now)
 			started = append(started, f.Now)
+		} else if f.Now.WaitsFor > 0 || f.Now.Dependents {
+			linked = append(linked, f.Now)
 		} else {
 			waiting = append(waiting, f.Now)
 		}
 	}
 	t.addInsert(&jobrow.InsertWaiting, waiting)
+	t.addInsert(&jobrow.InsertLinked, linked)
 	t.addInsert(&jobrow.InsertStarted, started)
 }

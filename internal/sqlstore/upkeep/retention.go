@@ -8,6 +8,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/edge"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/lifecycle"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/query"
@@ -28,7 +29,7 @@ type Final struct {
 const (
 	qExpiredJobs = `select f.id, f.finished_us, f.kind, f.key from sj_final f
 		where f.queue = $1 and f.state = $2 and f.finished_us <= $3 and (f.finished_us <= $4 or f.finished_us < $5 or f.finished_us = $5 and f.id <= $6)
-		and not exists
+		and not exists (select 1 from sj_edge e where e.parent = f.id and e.open = 1) and not exists
 		(select 1 from sj_key k where k.kind = f.kind and k.key = f.key and k.job = f.id and k.held_until_us > $7)
 		order by f.finished_us, f.id limit $8`
 	qNthNewest = `select finished_us, id from sj_final where queue = $1 and state = $2 order by finished_us desc, id desc limit 1 offset $3`
@@ -99,7 +100,22 @@ const (
 var pruneOp = txn.EachOp("prune", groupcommit.Enqueue, func(t *txn.Tx, expired []Final) (int, error) {
 	total := 0
 	slices.SortFunc(expired, func(a, b Final) int { return cmp.Compare(a.ID, b.ID) }) // two processes lock in one order
+	ids := make(sqldb.Ints, len(expired))
+	for i, f := range expired {
+		ids[i] = f.ID
+	}
+	named, err := edge.Named(t, ids)
+	if err == nil {
+		ids = slices.DeleteFunc(ids, func(id int64) bool { return named[id] })
+		err = edge.Forget(t, ids)
+	}
+	if err != nil {
+		return 0, err
+	}
 	for _, f := range expired {
+		if named[f.ID] {
+			continue
+		}
 		n, err := Remove(t, f)
 		if err != nil {
 			return total, err
@@ -113,7 +129,7 @@ var pruneOp = txn.EachOp("prune", groupcommit.Enqueue, func(t *txn.Tx, expired [
 	if _, err := t.Write(qOldBlocks, t.Now-day); err != nil {
 		return total, err
 	}
-	_, err := t.Write(qOldWorkers, t.Now-day, 2*len(expired))
+	_, err = t.Write(qOldWorkers, t.Now-day, 2*len(expired))
 	return total, err
 })
 

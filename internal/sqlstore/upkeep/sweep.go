@@ -8,6 +8,7 @@ import (
 	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/clock"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/edge"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/lifecycle"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
@@ -15,7 +16,7 @@ import (
 )
 
 const (
-	qAnyOverdue = `select (select count(*) from (select 1 from sj_live where wake_at_us <= $1 and wake_at_us < 9223372036854775807 limit 1) a)
+	qAnyOverdue = `select (` + edge.AnyPosted + `), (select count(*) from (select 1 from sj_live where wake_at_us <= $1 and wake_at_us < 9223372036854775807 limit 1) a)
 		+ (select count(*) from (select 1 from sj_response where expires_us > 0 and expires_us <= $1 limit 1) b),
 		(select coalesce(min(due_us), 0) from sj_schedule where due_us < 9223372036854775807)`
 	qNextTick  = `select coalesce(min(due_us), 0) from sj_schedule where due_us < 9223372036854775807`
@@ -26,6 +27,7 @@ const (
 // backlog is what a sweep finds to do.
 type backlog struct {
 	overdue   bool
+	endings   bool          // ended jobs whose dependents are not all decided
 	expired   []Final       // by retention
 	unmatched []txn.KindKey // keys that were not rechecked, because a process died
 	reindexes []string      // queues whose reindex has not ended
@@ -59,6 +61,11 @@ func (s *Maintainer) Sweep(ctx context.Context, limit int) (driver.Swept, error)
 		}
 		more.Lost += swept.Lost
 		swept = more
+	}
+	if found.endings {
+		if err := edge.Drain(ctx, s.core); err != nil {
+			return swept, err
+		}
 	}
 	if swept.Ticks, swept.NextTick, err = s.tick(ctx, found, limit); err != nil {
 		return swept, err
@@ -101,7 +108,7 @@ func (s *Maintainer) backlog(ctx context.Context, limit int) (out backlog, err e
 	err = s.core.View(ctx, func(t *txn.Tx) error {
 		out = backlog{now: t.Now}
 		if err := t.Read(qAnyOverdue, func(r sqldb.Row) error {
-			out.overdue, out.tick = r.Int(0) > 0, r.Int(1)
+			out.endings, out.overdue, out.tick = r.Int(0) > 0, r.Int(1) > 0, r.Int(2)
 			return nil
 		}, t.Now); err != nil {
 			return err

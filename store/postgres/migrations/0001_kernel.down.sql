@@ -10,6 +10,8 @@ drop sequence sj_response_seq;
 drop table sj_log;
 drop table sj_history;
 drop table sj_final;
+drop table sj_ending;
+drop table sj_edge;
 drop table sj_data;
 drop table sj_key_past;
 drop table sj_key;

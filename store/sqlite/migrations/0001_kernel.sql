@@ -108,6 +108,8 @@ create table sj_live (
 	failures integer not null default 0,
 	crashes integer not null default 0,
 	waits integer not null default 0,
+	waits_for integer not null default 0,
+	dependents integer not null default 0,
 	claimed integer not null default 0,
 	retry_handler integer not null default 0,
 	held integer not null default 0,
@@ -191,6 +193,29 @@ create table sj_key_past (
 	constraint key_past_job check (job > 0)
 ) strict, without rowid;
 create index ix_key_past_job on sj_key_past (job);
+
+-- Who waits for whom. open = 1 while the dependency keeps its child blocked; a resolved one stays, so that the child can read its parents' results, and
+-- goes with the child. on_failure: 0 wait, 1 cancel, 2 fail, 3 ignore.
+create table sj_edge (
+	child integer not null,
+	parent integer not null,
+	on_failure integer not null,
+	on_stage integer not null,
+	open integer not null,
+	primary key (child, parent),
+	constraint edge_ends check (child > 0 and parent > 0 and child <> parent),
+	constraint edge_on_failure check (on_failure between 0 and 3),
+	constraint edge_flags check ((on_stage | open) in (0, 1))
+) strict, without rowid;
+create index ix_edge_parent on sj_edge (parent, open, child);
+
+-- Ended jobs whose dependents are not all decided: those after the child done. Any sweep goes on with them.
+create table sj_ending (
+	job integer not null primary key,
+	state integer not null,
+	done integer not null,
+	constraint ending_state check (state between 7 and 9)
+) strict, without rowid;
 
 -- Checkpoint and progress, apart because few jobs have them.
 create table sj_data (

@@ -1,0 +1,216 @@
+package edge
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/lifecycle"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
+	"github.com/sojourn-queue/sojourn/rules"
+)
+
+// MaxChildren bounds the edges that one transaction decides.
+const MaxChildren = 1000
+
+const (
+	qOpenOf = `select parent, child, on_failure from sj_edge where parent in (ints($1)) and open = 1 order by child, parent limit $2`
+	qSlice  = `select parent, child, on_failure from sj_edge where parent = $1 and open = 1 and child > $2 order by child limit $3`
+	qStands = `select parent, child, on_failure from sj_edge where parent in (ints($1)) and open = 1 and child in (ints($2)) order by child, parent`
+	// qResolve closes edges. They were read under the child's lock, so each must still be open.
+	qResolve    = `update sj_edge set open = 0 /*from each*/ where child = each($1 bigint) and parent = each($2 bigint) and open = 1 /*hit child*/`
+	qLeave      = `update sj_edge set open = 0 where open = 1 and child in (ints($1))`
+	qPost       = `insert into sj_ending (job, state, done) values ($1, $2, 0) on conflict (job) do update set state = excluded.state, done = 0`
+	qTakePosted = `select e.job, e.state, e.done from sj_ending e order by e.job limit 1 /*lock e*/`
+	qAdvance    = `update sj_ending set done = $1 where job = $2`
+	qDone       = `delete from sj_ending where job = $1`
+)
+
+// AnyPosted reads whether the outbox has an entry.
+const AnyPosted = `select count(*) from (select 1 from sj_ending where job > 0 limit 1) a`
+
+// Flush decides the children of the jobs that this transaction has ended so far. It runs before
+// the transaction's end, and reads nothing if no ended job has edges.
+func Flush(t *txn.Tx) error {
+	if len(t.Events.Ended) == 0 {
+		return nil
+	}
+	states := takeEnded(t)
+	if len(states) == 0 {
+		return nil
+	}
+	var parents sqldb.Ints
+	for id := range maps.Keys(states) {
+		parents = append(parents, int64(id))
+	}
+	slices.Sort(parents)
+	edges, err := read(t, qOpenOf, parents, MaxChildren+1)
+	if err != nil {
+		return err
+	}
+	if len(edges) > MaxChildren {
+		return post(t, states)
+	}
+	if err := decide(t, edges, states); err != nil {
+		return err
+	}
+	return post(t, takeEnded(t)) // one level a transaction
+}
+
+// takeEnded empties the list of ended jobs with edges. It closes the edges of those that were
+// blocked, and returns the final states of those that have dependents.
+func takeEnded(t *txn.Tx) map[sojourn.ID]sojourn.State {
+	states := map[sojourn.ID]sojourn.State{}
+	var blocked sqldb.Ints
+	for _, e := range t.Events.Ended {
+		was, now := e[0], e[1]
+		if was.WaitsFor > 0 {
+			blocked = append(blocked, int64(was.ID))
+		}
+		if was.Dependents {
+			states[was.ID] = now.State
+		}
+	}
+	t.Events.Ended = nil
+	if len(blocked) > 0 {
+		t.Add(qLeave, 0, "", blocked)
+	}
+	return states
+}
+
+// read reads open edges.
+func read(t *txn.Tx, q string, args ...any) (edges []Edge, err error) {
+	err = t.Read(q, func(r sqldb.Row) error {
+		edges = append(edges, Edge{Parent: sojourn.ID(r.Int(0)), Child: sojourn.ID(r.Int(1)), OnFailure: onFailure[r.Int(2)], Open: true})
+		return nil
+	}, args...)
+	return edges, err
+}
+
+// decide lets the rules decide the children of ended jobs, and writes what they say.
+func decide(t *txn.Tx, edges []Edge, states map[sojourn.ID]sojourn.State) error {
+	if len(edges) == 0 {
+		return nil
+	}
+	var parents, children sqldb.Ints
+	for _, e := range edges {
+		parents, children = append(parents, int64(e.Parent)), append(children, int64(e.Child))
+	}
+	slices.Sort(parents)
+	parents, children = slices.Compact(parents), slices.Compact(children)
+	rows, err := t.Load(children)
+	if err != nil {
+		return err
+	}
+	if t.Concurrent() { // another transaction may have resolved or removed some before the locks
+		if edges, err = read(t, qStands, parents, children); err != nil {
+			return err
+		}
+	}
+	resolved := jobrow.NewColumns(len(edges), 1, 0, 0)
+	for _, e := range edges {
+		was := rows[e.Child]
+		if was == nil || was.State != sojourn.Blocked {
+			continue // an edge before it has ended the child
+		}
+		l, err := resolve(t, was, rules.Event{Type: rules.EventParent, Parent: states[e.Parent], OnFailure: e.OnFailure}, "job "+e.Parent.String())
+		if err != nil {
+			return err
+		}
+		rows[e.Child] = l
+		if l != was && l.State.Live() { // the end of a child closes all its edges
+			resolved.Row(int64(e.Child)).Ints(int64(e.Parent))
+		}
+	}
+	t.AddColumns(qResolve, len(resolved.IDs), "an edge was resolved meanwhile", resolved)
+	return nil
+}
+
+// resolve applies the end of a parent to a child. It returns the same row if the edge still stands.
+func resolve(t *txn.Tx, was *jobrow.Row, e rules.Event, by string) (*jobrow.Row, error) {
+	tr, err := rules.Decide(was.Row, e)
+	if err != nil {
+		return nil, err
+	}
+	if tr.Rule == "S4" {
+		return was, nil
+	}
+	if tr.To.State == sojourn.Ready && was.RunAt > t.Now {
+		tr.To.State = sojourn.Scheduled
+	}
+	return lifecycle.Apply(t, was, tr, lifecycle.Change{By: by})
+}
+
+// post puts ended jobs into the outbox, and has it worked on after the commit.
+func post(t *txn.Tx, states map[sojourn.ID]sojourn.State) error {
+	if len(states) == 0 {
+		return nil
+	}
+	for _, id := range slices.Sorted(maps.Keys(states)) {
+		if _, err := t.Write(qPost, int64(id), int64(states[id])); err != nil {
+			return err
+		}
+	}
+	core := t.Core
+	t.Events.After = append(t.Events.After, func() {
+		go func() { _ = Drain(context.Background(), core) }() // after an error a sweep goes on
+	})
+	return nil
+}
+
+// Post is the end of a job in another way than by its row: a purge.
+func Post(t *txn.Tx, id sojourn.ID, as sojourn.State) error {
+	return post(t, map[sojourn.ID]sojourn.State{id: as})
+}
+
+// Drain works on the outbox until it is empty.
+func Drain(ctx context.Context, c *txn.Core) error {
+	for {
+		more, err := txn.Do(ctx, c, drainOp, MaxChildren, struct{}{})
+		if err != nil || !more {
+			return err
+		}
+	}
+}
+
+// drainOp decides a slice of the first entry of the outbox. The lock of the entry makes processes
+// wait for each other, so whoever finds the outbox empty knows that all was decided.
+var drainOp *txn.Op[struct{}, bool]
+
+func init() { drainOp = txn.EachOp("endings", groupcommit.Finish, drain) } // drain posts what drainOp works on
+
+// drain is one call of drainOp. It reports whether there may be more entries.
+func drain(t *txn.Tx, _ struct{}) (more bool, err error) {
+	var job, done int64
+	var state sojourn.State
+	if err := t.Read(qTakePosted, func(r sqldb.Row) error {
+		job, state, done = r.Int(0), sojourn.State(r.Int(1)), r.Int(2)
+		return nil
+	}); err != nil {
+		return false, err
+	}
+	if job == 0 { // or another transaction has deleted the entry while this one waited for it, and posted others
+		n, err := t.ReadInt(AnyPosted)
+		return n > 0, err
+	}
+	edges, err := read(t, qSlice, job, done, MaxChildren)
+	if err != nil {
+		return false, err
+	}
+	if err := decide(t, edges, map[sojourn.ID]sojourn.State{sojourn.ID(job): state}); err != nil {
+		return false, err
+	}
+	if err := post(t, takeEnded(t)); err != nil {
+		return false, err
+	}
+	if len(edges) == MaxChildren {
+		_, err = t.Write(qAdvance, int64(edges[len(edges)-1].Child), job)
+	} else {
+		_, err = t.Write(qDone, job)
+	}
+	return true, err
+}

@@ -1,0 +1,90 @@
+package edge
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
+)
+
+const (
+	qHinder = `select e.child, e.on_failure, l.queue, l.kind from sj_edge e join sj_live l on l.id = e.child
+		where e.parent = $1 and e.open = 1 order by e.child`
+	qSetAction = `update sj_edge set on_failure = each($2 bigint) /*from each*/ where child = each($1 bigint) and parent = each($3 bigint) and open = 1`
+	qHasOpen   = `select distinct parent from sj_edge where parent in (ints($1)) and open = 1`
+	qIsParent  = `select count(*) from (select 1 from sj_edge where parent = $1 and open = 1 limit 1) a`
+)
+
+// Ending is the end of a job by an operator, as its dependents see it.
+type Ending struct {
+	Job        sojourn.ID
+	Gone       bool                // it is deleted, so no dependent can wait for a redrive
+	Besides    map[sojourn.ID]bool // jobs that the same call ends
+	Dependents string              // of the Edit
+	Caller     *access.Caller
+}
+
+// Clear prepares the edges of a job for its end. Dependents that would wait for ever are refused
+// with a conflict that names them, unless the call says what becomes of them. A dependent that the
+// caller may not operate on never hinders it: its edge keeps its own action, but where the job is
+// deleted, a wait becomes a cancel. It reports whether there are open edges.
+func (e Ending) Clear(t *txn.Tx) (open bool, err error) {
+	var children, actions, parents sqldb.Ints
+	set := func(child int64, action sojourn.OnFailure) {
+		for i, a := range onFailure {
+			if a == action {
+				children, actions, parents = append(children, child), append(actions, int64(i)), append(parents, int64(e.Job))
+			}
+		}
+	}
+	var hindered []string
+	if err := t.Read(qHinder, func(r sqldb.Row) error {
+		open = true
+		child, waits := r.Int(0), onFailure[r.Int(1)] == sojourn.WaitOnFailure
+		own := e.Caller.Allows(access.VerbOperate, r.Text(2), r.Text(3))
+		switch {
+		case !waits || e.Besides[sojourn.ID(child)] && !e.Gone:
+		case own && e.Dependents == sojourn.DependentsRelease:
+			set(child, sojourn.IgnoreFailure)
+		case own && e.Dependents == sojourn.DependentsCancel, !own && e.Gone:
+			set(child, sojourn.CancelOnFailure)
+		case own:
+			hindered = append(hindered, fmt.Sprint(child))
+		}
+		return nil
+	}, int64(e.Job)); err != nil {
+		return open, err
+	}
+	if len(hindered) > 0 {
+		more := ""
+		if n := len(hindered); n > 10 {
+			hindered, more = hindered[:10], fmt.Sprintf(" and %d more", n-10)
+		}
+		return open, sojourn.Conflict("job %d has dependents that would wait for ever: %s%s; say what becomes of them (--dependents cancel or release)",
+			e.Job, strings.Join(hindered, ", "), more)
+	}
+	return open, t.WriteBulk(qSetAction, func(int64) {}, children, actions, parents)
+}
+
+// Resume takes a redriven job out of the outbox, and reports whether open edges name it: they are
+// resolved by its next end.
+func Resume(t *txn.Tx, id sojourn.ID) (dependents bool, err error) {
+	if _, err := t.Write(qDone, int64(id)); err != nil {
+		return false, err
+	}
+	n, err := t.ReadInt(qIsParent, int64(id))
+	return n > 0, err
+}
+
+// Named returns those of some jobs that open edges name. It locks all of them before, so that no
+// edge is added after it.
+func Named(t *txn.Tx, ids sqldb.Ints) (map[int64]bool, error) {
+	named := map[int64]bool{}
+	if err := t.Lock(txn.QLockFinal, ids); err != nil {
+		return nil, err
+	}
+	return named, t.Read(qHasOpen, func(r sqldb.Row) error { named[r.Int(0)] = true; return nil }, ids)
+}
