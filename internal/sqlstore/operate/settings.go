@@ -13,6 +13,7 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/query"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/schedules"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 	"github.com/sojourn-queue/sojourn/rules"
 )
@@ -242,6 +243,9 @@ func storeSettings(t *txn.Tx, set query.LayeredSettings) (reindex bool, err erro
 	}
 	if !now.Paused { // waiting jobs may continue
 		t.Events.Freed[set.Name] += sojourn.MaxBatch
+		if err := schedules.EndHold(t, set.Name); err != nil {
+			return false, err
+		}
 	}
 	return now.Reindexed >= 0, nil
 }
