@@ -96,7 +96,8 @@ func (j Jobs) All(ctx context.Context, f Filter) iter.Seq2[*Job, error] {
 }
 
 // Peek returns up to n jobs of a queue in the order of claims, without claiming them: ready ones
-// and those that the next claim makes ready. n is 1 to MaxFind; 0 = 100.
+// and those that the next claim makes ready. If there are fewer, the next tick of each schedule of
+// the queue follows as a Virtual job. n is 1 to MaxFind; 0 = 100.
 func (j Jobs) Peek(ctx context.Context, queue string, n int) ([]*Job, error) {
 	jobs, err := j.c.store.Find(ctx, Filter{Queue: queue, Next: true, Limit: n})
 	out := make([]*Job, len(jobs))

@@ -167,7 +167,11 @@ type Job struct {
 	StartedAt  time.Time `json:"started_at,omitzero"`  // of the running step, by the store's clock
 	LeaseUntil time.Time `json:"lease_until,omitzero"` // of the running step, when it was read
 	WakeAt     time.Time `json:"wake_at,omitzero"`     // when the sweep looks at it next
-	Token      string    `json:"-"`                    // capability of the present wait, or of the next; a secret
+	// Schedule has made the job, for its tick at ScheduledFor: the nominal time, before any jitter.
+	Schedule     string    `json:"schedule,omitempty"`
+	ScheduledFor time.Time `json:"scheduled_for,omitzero"`
+	Virtual      bool      `json:"virtual,omitempty"` // the next tick of a schedule, in Jobs.Peek: not stored, without an id
+	Token        string    `json:"-"`                 // capability of the present wait, or of the next; a secret
 
 	sent ID    // the id under which Enqueue sent this job, if the result replaced it with the id of another job
 	kept ID    // that other id

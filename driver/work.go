@@ -183,11 +183,15 @@ type Swept struct {
 	Deadlines int `json:"deadlines"`
 	Decided   int `json:"decided"` // errored jobs that no worker claimed in time
 	Unmatched int `json:"unmatched"`
-	Pruned    int `json:"pruned"`  // final jobs
-	Resumed   int `json:"resumed"` // resumed jobs that lost the privilege
+	Pruned    int `json:"pruned"`          // final jobs
+	Resumed   int `json:"resumed"`         // resumed jobs that lost the privilege
+	Ticks     int `json:"ticks,omitempty"` // schedules whose ticks were handled
+	// NextTick is the time until a schedule is due, so that the next sweep can come in time. 0 = no
+	// schedule is due.
+	NextTick time.Duration `json:"next_tick,omitempty"`
 }
 
 // Total is the number of all.
 func (s Swept) Total() int {
-	return s.Due + s.Lost + s.TimedOut + s.Deadlines + s.Decided + s.Unmatched + s.Pruned + s.Resumed
+	return s.Due + s.Lost + s.TimedOut + s.Deadlines + s.Decided + s.Unmatched + s.Pruned + s.Resumed + s.Ticks
 }

@@ -214,7 +214,7 @@ func (s *Store) Edit(ctx context.Context, f sojourn.Filter, e sojourn.Edit) (soj
 // Find returns jobs.
 func (s *Store) Find(ctx context.Context, f sojourn.Filter) ([]sojourn.Job, error) {
 	a, err := post[wire.JobsAnswer](ctx, s.transport, "/v1/jobs/find", wire.FilterOf(f), looks, min(f.Wait, sojourn.MaxWait), func(a wire.JobsAnswer) bool {
-		return a.Jobs != nil && !slices.ContainsFunc(a.Jobs, func(j wire.JobView) bool { return j.ID <= 0 })
+		return a.Jobs != nil && !slices.ContainsFunc(a.Jobs, func(j wire.JobView) bool { return j.ID <= 0 && !j.Virtual })
 	})
 	if err != nil {
 		return nil, err

@@ -26,6 +26,8 @@ func (r *run) sweepLoop() {
 			r.failed("sweep", err)
 		case swept.Total() >= sweepLimit:
 			next = 0 // there may be more
+		case swept.NextTick > 0:
+			next = min(next, swept.NextTick) // a schedule is due then
 		}
 		if n := swept.Total(); n > 0 {
 			r.observe(Event{Type: EventSwept, Count: n, Took: time.Since(sent)})

@@ -50,7 +50,7 @@ func operations(t *testing.T) (all []declared) {
 	for path, methods := range doc.Paths {
 		for method, o := range methods {
 			one := declared{id: o.ID, method: strings.ToUpper(method), others: o.Others, body: o.RequestBody != nil,
-				path: strings.NewReplacer("{id}", "1", "{queue}", "q", "{worker}", "w").Replace(path)}
+				path: strings.NewReplacer("{id}", "1", "{queue}", "q", "{worker}", "w", "{schedule}", "s").Replace(path)}
 			for _, needs := range o.Security {
 				one.verbs = append(one.verbs, needs["bearer"]...)
 			}
@@ -72,6 +72,7 @@ var bodies = map[string]string{
 	"save":     `{"items":[{"lease":{"id":1,"epoch":1,"worker":"w"}}]}`,
 	"finish":   `{"outcomes":[{"lease":{"id":1,"epoch":1,"worker":"w"},"type":"completed"}]}`,
 	"leaseIDs": `{"count":1}`, "setQueue": `{"paused":true}`, "declareQueue": `{"limit":1}`, "updateQueue": `{"limit":null}`, "pauseQueue": `{"paused":false}`, "holdQueue": `{"for":"0s"}`, "sweep": `{"limit":1}`, "enqueueRaw": "x",
+	"setSchedule": `{"cron":"@daily","job":{"kind":"k","queue":"q"}}`, "declareSchedule": `{"cron":"@daily","job":{"kind":"k","queue":"q"}}`, "testSchedule": `{"cron":"@daily","job":{"kind":"k","queue":"q"}}`,
 }
 
 // try sends the request of an operation.

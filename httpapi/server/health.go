@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -41,8 +42,6 @@ type readyCheck struct {
 // Sweep processes overdue jobs and responses until ctx ends. Any number of servers and workers may
 // sweep concurrently.
 func (s *Server) Sweep(ctx context.Context) {
-	tick := time.NewTicker(sweepEvery)
-	defer tick.Stop()
 	for {
 		swept, err := s.store.Sweep(ctx, sweepLimit)
 		switch {
@@ -57,10 +56,11 @@ func (s *Server) Sweep(ctx context.Context) {
 		if err == nil && swept.Total() >= sweepLimit {
 			continue
 		}
+		next := min(sweepEvery, cmp.Or(swept.NextTick, sweepEvery)) // a schedule may be due sooner
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-time.After(next):
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/httpapi/server/internal/admission"
+	"github.com/sojourn-queue/sojourn/schedule"
 )
 
 // routes is the whole API.
@@ -52,6 +53,16 @@ var routes = slices.Concat(
 		op(http.MethodDelete, "/v1/queues/{queue}", "forgetQueue", "Remove an empty queue", access.VerbAdmin, admission.Enqueueing, forgetQueue),
 		op(http.MethodPost, "/v1/queues/{queue}/hold", "holdQueue", "Start nothing of a queue for some time; 0s ends a hold", access.VerbOperate, admission.Enqueueing, holdQueue),
 		op(http.MethodGet, "/v1/queues/{queue}/why", "whyQueue", "What holds the jobs of a queue back", access.VerbRead, admission.Reading, whyQueue),
+	),
+	tagged("schedules",
+		op(http.MethodGet, "/v1/schedules", "listSchedules", "List schedules in the order of their names", access.VerbRead, admission.Reading, listSchedules).but(filtered),
+		op(http.MethodPut, "/v1/schedules/{schedule}", "setSchedule", "Store a schedule, in the place of one with the same name; the answer has the next ticks", access.VerbEnqueue, admission.Enqueueing, setSchedule(schedule.ModeSet)),
+		op(http.MethodPut, "/v1/schedules/{schedule}/declared", "declareSchedule", "Store what a program declares; the same declaration changes nothing", access.VerbEnqueue, admission.Enqueueing, setSchedule(schedule.ModeDeclare)),
+		op(http.MethodPost, "/v1/schedules/{schedule}/test", "testSchedule", "Check a schedule and show its next ticks; nothing is stored", access.VerbEnqueue, admission.Reading, setSchedule(schedule.ModeTest)),
+		op(http.MethodPost, "/v1/schedules/{schedule}/pause", "pauseSchedule", "Stop the ticks of a schedule", access.VerbOperate, admission.Enqueueing, changeSchedule(schedule.ActionPause)).but(hidden),
+		op(http.MethodPost, "/v1/schedules/{schedule}/resume", "resumeSchedule", "End a pause; catch_up decides about the ticks that came meanwhile", access.VerbOperate, admission.Enqueueing, changeSchedule(schedule.ActionResume)).but(hidden),
+		op(http.MethodPost, "/v1/schedules/{schedule}/run", "runSchedule", "Make one job of a schedule now", access.VerbEnqueue, admission.Enqueueing, changeSchedule(schedule.ActionRun)).but(hidden),
+		op(http.MethodDelete, "/v1/schedules/{schedule}", "deleteSchedule", "Remove a schedule; jobs that it has made go on", access.VerbOperate, admission.Enqueueing, changeSchedule(schedule.ActionDelete)).but(hidden),
 	),
 	tagged("store",
 		op(http.MethodGet, "/v1/status", "getStatus", "Describe the store", access.VerbRead, admission.Reading, getStatus).but(shared),

@@ -19,6 +19,7 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/operate"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/query"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/respond"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/schedules"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/upkeep"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/wake"
@@ -35,6 +36,7 @@ type Store struct {
 	*query.Reader
 	*upkeep.Maintainer
 	*operate.Operator
+	*schedules.Scheduler
 
 	core  *txn.Core
 	gates *gate.Gates
@@ -90,7 +92,8 @@ func newStore(c *txn.Core) *Store {
 	s.Responder = respond.NewResponder(c)
 	s.Claimer = claim.NewClaimer(c, s.gates, s.hub, s.Finisher)
 	s.Reader = query.New(c, s.gates, s.hub)
-	s.Maintainer = upkeep.New(c, s.hub, s.Reader)
+	s.Scheduler = schedules.New(c, s.Enqueuer)
+	s.Maintainer = upkeep.New(c, s.hub, s.Reader, s.Scheduler)
 	s.Operator = operate.New(c, s.gates, s.hub, s.Maintainer)
 	c.Lanes.All = groupcommit.New(c.Cfg.Runners, c.Cfg.MaxRows, s.commit)
 	if c.Lanes.Ends = c.Lanes.All; c.Cfg.Enders > 0 && !c.Cfg.Without.FinishLane {

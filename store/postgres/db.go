@@ -269,7 +269,7 @@ const qBytes = `select pg_total_relation_size('sj_meta') + pg_total_relation_siz
 	+ pg_total_relation_size('sj_job') + pg_total_relation_size('sj_live') + pg_total_relation_size('sj_key') + pg_total_relation_size('sj_key_past')
 	+ pg_total_relation_size('sj_data') + pg_total_relation_size('sj_final') + pg_total_relation_size('sj_history') + pg_total_relation_size('sj_log')
 	+ pg_total_relation_size('sj_response') + pg_total_relation_size('sj_message') + pg_total_relation_size('sj_worker')
-	+ pg_total_relation_size('sj_access') + pg_total_relation_size('sj_audit')`
+	+ pg_total_relation_size('sj_schedule') + pg_total_relation_size('sj_tick') + pg_total_relation_size('sj_access') + pg_total_relation_size('sj_audit')`
 
 // Vacuum implements sqldb.Vacuumer. It uses the connection of a reader, and skips a table that
 // another session vacuums or locks. If this role does not own the tables, the server only issues a

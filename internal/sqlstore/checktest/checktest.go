@@ -13,6 +13,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
+	"github.com/sojourn-queue/sojourn/schedule"
 )
 
 // every has a job in each state of the kernel, with the ids that the planted violations name.
@@ -72,6 +73,7 @@ func build(t *testing.T, c *sojourn.Client) every {
 	finish(claim("failed"), sojourn.Outcome{Type: sojourn.OutcomeAbort})
 	respond("nobody", "early", false)
 	buildLimited(t, c)
+	buildSchedule(t, c)
 	add("blocked", "j", sojourn.DependsOn(e.ready))
 	return e
 }
@@ -91,6 +93,18 @@ func buildLimited(t *testing.T, c *sojourn.Client) {
 	r := driver.ClaimRequest{Worker: "w", Queues: []string{"limited"}, Kinds: []string{"limited"}, Max: 3, Capacity: 3, Lease: time.Hour}
 	if jobs, err := driver.Of(c).Claim(ctx, r); err != nil || len(jobs) != 2 {
 		t.Fatal(jobs, err)
+	}
+}
+
+// buildSchedule adds a schedule that has made a job.
+func buildSchedule(t *testing.T, c *sojourn.Client) {
+	t.Helper()
+	d := schedule.Schedule{Name: "daily", Cron: "@daily", Job: sojourn.NewJob("ticks", nil, sojourn.Queue("ticks"))}
+	if _, err := schedule.Of(c).Set(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := schedule.Of(c).RunNow(t.Context(), d.Name); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -128,19 +142,21 @@ var plants = map[string]string{
 	"one-end-per-lease":     `update sj_history set epoch = 1 where epoch = 0`,
 	"no-overlap": `insert into sj_history (job, seq, generation, attempt, epoch, purpose, worker, outcome, state, reason, error, by_whom, began_us, ended_us)
 		select id, history + 1, generation, attempt, step_epoch + 1, purpose, worker, outcome, state, reason, error, by_whom, began_us - 1, finished_us from sj_final`,
-	"epoch-known":     `update sj_final set epoch = 0 where state = 7`,
-	"blocked-counts":  `update sj_live set waits_for = waits_for + 1 where state = 1`,
-	"edge-ends":       `update sj_live set dependents = 0 where id in (select parent from sj_edge)`,
-	"edge-has-job":    `insert into sj_edge (child, parent, on_failure, on_stage, open) values (999, $1, 0, 0, 0)`,
-	"queue-exists":    `delete from sj_queue`,
-	"id-was-leased":   `update sj_meta set value = '1' where name = 'next_id'`,
-	"limit-kept":      `update sj_queue set max_weight = 1 where name = 'limited'`,
-	"flight-counted":  `update sj_live set lane = '' where queue = 'limited' and held > 0`,
-	"flight-summed":   `update sj_landed set held = held + 1 where queue = 'limited'`,
-	"flight-known":    `delete from sj_landed where queue = 'limited'`,
-	"lane-of-job":     `update sj_live set lane = '0' where queue = 'limited' and state = 3`,
-	"token-of-server": `insert into sj_access (id, name, hash, grants, created_us, expires_us, revoked_us, used_us) values ('t', 't', blob(), '[]', 1, 1, 0, 0)`,
-	"rows-have-job":   `update sj_history set job = 999 where job = (select max(job) from sj_history)`,
+	"epoch-known":       `update sj_final set epoch = 0 where state = 7`,
+	"blocked-counts":    `update sj_live set waits_for = waits_for + 1 where state = 1`,
+	"edge-ends":         `update sj_live set dependents = 0 where id in (select parent from sj_edge)`,
+	"edge-has-job":      `insert into sj_edge (child, parent, on_failure, on_stage, open) values (999, $1, 0, 0, 0)`,
+	"queue-exists":      `delete from sj_queue`,
+	"id-was-leased":     `update sj_meta set value = '1' where name = 'next_id'`,
+	"limit-kept":        `update sj_queue set max_weight = 1 where name = 'limited'`,
+	"flight-counted":    `update sj_live set lane = '' where queue = 'limited' and held > 0`,
+	"flight-summed":     `update sj_landed set held = held + 1 where queue = 'limited'`,
+	"flight-known":      `delete from sj_landed where queue = 'limited'`,
+	"lane-of-job":       `update sj_live set lane = '0' where queue = 'limited' and state = 3`,
+	"token-of-server":   `insert into sj_access (id, name, hash, grants, created_us, expires_us, revoked_us, used_us) values ('t', 't', blob(), '[]', 1, 1, 0, 0)`,
+	"schedule-has-tick": `update sj_schedule set due_us = 9223372036854775807`,
+	"tick-has-job":      `update sj_tick set job = 999`,
+	"rows-have-job":     `update sj_history set job = 999 where job = (select max(job) from sj_history)`,
 }
 
 // Run plants each violation in a copy of a store. c is a client of the new store that is copied,

@@ -61,6 +61,10 @@ var breaches = map[string][]string{
 
 	"worker_name":     {`update sj_worker set worker = ''`},
 	"worker_claim_no": {`update sj_worker set claim_no = -1`},
+	"schedule_name":   {`update sj_schedule set name = ''`},
+	"schedule_due":    {`update sj_schedule set due_us = next_us - 1`},
+	"schedule_flags":  {`update sj_schedule set paused = -1`, `update sj_schedule set paused = 2`},
+	"tick_job":        {`update sj_tick set job = 0`},
 	"access_id":       {access + `('', 't', blob(32), '[]', 1, 1, 0, 0)`},
 	"access_hash":     {access + `('t', 't', blob(31), '[]', 1, 1, 0, 0)`},
 	"access_expires":  {access + `('t', 't', blob(32), '[]', 1, 0, 0, 0)`},
@@ -76,6 +80,7 @@ const access = `insert into sj_access (id, name, hash, grants, created_us, expir
 // Default: all rows.
 var breachRows = map[string]string{
 	"sj_live.resumed": "resumed = 1", "sj_live.in_hand": "resumed = 0", "sj_live.held": "state = 5", "sj_live.weight": "held = 0",
+	"sj_schedule.next_us": "due_us >= 0",
 	"sj_response.in_hand": "in_hand = 1", "sj_response.job": "outcome = 1 and in_hand = 0", "sj_response.expires_us": "outcome = 1",
 }
 

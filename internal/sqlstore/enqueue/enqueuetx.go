@@ -69,6 +69,9 @@ func (b *Batch) drawIDs(ctx context.Context, jobs []sojourn.Job) error {
 	if n == 0 {
 		return nil
 	}
+	if b.Ticks { // it runs in a lane, which must not wait for a lane
+		return b.countIDs(jobs, without)
+	}
 	// They are not checked: a transaction with an older snapshot does not see the block's lease. On
 	// SQLite no block is stored, because an id is either stored with its job now or never.
 	if b.Concurrent() {
@@ -77,16 +80,46 @@ func (b *Batch) drawIDs(ctx context.Context, jobs []sojourn.Job) error {
 			return err
 		}
 	} else {
-		first, err := b.ReadInt(txn.QNextIDs, n)
-		if err != nil {
-			return err
-		}
-		b.drawn = txn.Block{First: first, Size: n, Leased: b.Now}
+		return b.countIDs(jobs, without)
 	}
+	b.giveIDs(jobs, without)
+	return nil
+}
+
+// countIDs draws the ids from the counter, inside this transaction: they are used now or never.
+func (b *Batch) countIDs(jobs []sojourn.Job, without []int) error {
+	n := int64(len(without))
+	first, err := b.ReadInt(txn.QNextIDs, n)
+	if err != nil {
+		return err
+	}
+	b.drawn = txn.Block{First: first, Size: n, Leased: b.Now}
+	b.giveIDs(jobs, without)
+	return nil
+}
+
+func (b *Batch) giveIDs(jobs []sojourn.Job, without []int) {
 	for k, i := range without {
 		jobs[i].ID = sojourn.ID(b.drawn.First + int64(k))
 	}
-	return nil
+}
+
+// StoreTicks stores the jobs of a schedule for its owner. The refusal of one job is in its answer.
+// No limit of the queue refuses them.
+func (s *Enqueuer) StoreTicks(t *txn.Tx, jobs []sojourn.Job, c *access.Caller) ([]sojourn.Enqueued, error) {
+	req := Request{Jobs: jobs, Digests: jobrow.Digests(jobs, c), Caller: c, NotJSON: JSONErrors(s.core, jobs), partial: true}
+	e := Batch{Tx: t, Enqueuer: s, Requests: []Request{req}, Ticks: true}
+	if err := e.drawIDs(context.Background(), req.Jobs); err != nil {
+		return nil, err
+	}
+	if err := e.ReadAll(e.Reads()); err != nil {
+		return nil, err
+	}
+	out, err := e.Plan(req)
+	if err != nil {
+		return nil, err
+	}
+	return out, e.WriteJobs()
 }
 
 // spareIDs is a leased block of ids for jobs that come in transactions of the application.

@@ -17,8 +17,8 @@ const (
 	// qInsertJob fails if an id was used meanwhile, and with it the transaction, which is repeated.
 	// On PostgreSQL it costs a third of qAddJob, which looks up each id before it writes the row,
 	// and marks the row once more after it.
-	qInsertJob = `insert into sj_job (id, orig_run_at_us, created_us, kind, key, grp, content_type, tags, meta, policy, digest, args)
-		rows($1 bigint, $2 bigint, $3 bigint, $4 text, $5 text, $6 text, $7 text, $8 text, $9 text, $10 text, $11 bytea, $12 bytea)`
+	qInsertJob = `insert into sj_job (id, orig_run_at_us, created_us, kind, key, grp, content_type, tags, meta, policy, origin, digest, args)
+		rows($1 bigint, $2 bigint, $3 bigint, $4 text, $5 text, $6 text, $7 text, $8 text, $9 text, $10 text, $11 text, $12 bytea, $13 bytea)`
 	// qAddJob is for transactions of the application, which may continue after a conflict.
 	qAddJob = qInsertJob + ` on conflict (id) do nothing /*hit id*/`
 )
@@ -119,7 +119,7 @@ func (b *Batch) lockReused(keys []txn.KindKey) error {
 // claim of this transaction can start them.
 func (b *Batch) insertJobs(fresh []*sojourn.Job, contents [][]byte, linked map[sojourn.ID]link) error {
 	n := len(fresh)
-	s := jobrow.NewColumns(n, 2, 7, 2)
+	s := jobrow.NewColumns(n, 2, 8, 2)
 	b.Writes.Inserts = slices.Grow(b.Writes.Inserts, n)
 	var policies jobrow.PolicyText
 	for i, j := range fresh {
@@ -127,8 +127,14 @@ func (b *Batch) insertJobs(fresh []*sojourn.Job, contents [][]byte, linked map[s
 		if err != nil {
 			return err
 		}
+		origin := ""
+		if b.Ticks {
+			if origin, err = jobrow.OriginOf(j); err != nil {
+				return err
+			}
+		}
 		runAt := j.RunAt.UnixMicro()
-		s.Row(int64(j.ID)).Ints(runAt, b.Now).Strings(j.Kind, j.Key, j.Group, j.ContentType, text.tags, text.meta, text.policy).Bytes(contents[i], j.Args)
+		s.Row(int64(j.ID)).Ints(runAt, b.Now).Strings(j.Kind, j.Key, j.Group, j.ContentType, text.tags, text.meta, text.policy, origin).Bytes(contents[i], j.Args)
 		l := b.newRow(j)
 		if linked != nil {
 			linked[j.ID].on(l)
@@ -137,7 +143,7 @@ func (b *Batch) insertJobs(fresh []*sojourn.Job, contents [][]byte, linked map[s
 		if l.Policy, err = b.Core.Caches.Decoder.Policy(text.policy); err != nil {
 			return err
 		}
-		b.AddInsert(l, txn.JobColumns{Group: j.Group, ContentType: j.ContentType, Tags: text.tags, Meta: text.meta, OrigRunAt: runAt, Created: b.Now, Args: j.Args})
+		b.AddInsert(l, txn.JobColumns{Group: j.Group, ContentType: j.ContentType, Tags: text.tags, Meta: text.meta, OrigRunAt: runAt, Created: b.Now, Origin: origin, Args: j.Args})
 	}
 	add, wanted := qAddJob, n
 	if _, own := b.Conn.(sqldb.Committer); own {

@@ -15,7 +15,8 @@ const (
 	qForgetQueue   = `delete from sj_queue where name = $1`
 	qForgetBuckets = `delete from sj_bucket where queue = $1`
 	qQueueInUse    = `select (select count(*) from (select 1 from sj_live where queue = $1 limit 1) a)
-		+ (select count(*) from (select 1 from sj_final where queue = $1 limit 1) b)`
+		+ (select count(*) from (select 1 from sj_final where queue = $1 limit 1) b)
+		+ (select count(*) from (select 1 from sj_schedule where queue = $1 limit 1) c)`
 )
 
 // ForgetQueue removes an empty queue; see driver.Store.
@@ -40,7 +41,7 @@ var forgetQueueOp = txn.EachOp("forget queue", groupcommit.Finish, func(t *txn.T
 		return txn.Refusal{}, err
 	}
 	if used > 0 {
-		return txn.Refusal{Err: sojourn.Conflict("queue %s has jobs; purge them or wait for their retention", name)}, nil
+		return txn.Refusal{Err: sojourn.Conflict("queue %s has jobs or schedules; purge the jobs or wait for their retention, and delete the schedules", name)}, nil
 	}
 	if _, err := t.Write(qForgetBuckets, name); err != nil {
 		return txn.Refusal{}, err

@@ -6,11 +6,13 @@ import (
 	"slices"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/claim"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobview"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/lifecycle"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/schedules"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/wake"
 )
@@ -37,6 +39,11 @@ func (s *Reader) Find(ctx context.Context, f sojourn.Filter) ([]sojourn.Job, err
 		err := s.core.View(waiting, func(t *txn.Tx) (err error) {
 			if found, err = Find(t, f); err == nil && reportsFinal(f, found) {
 				readDurably(t)
+			}
+			if err == nil && f.Next && len(found) < f.Limit {
+				var ticks []sojourn.Job
+				ticks, err = schedules.Peek(t, access.CallerOf(ctx), f.Queue, f.Kind, f.Limit-len(found))
+				found = append(found, ticks...)
 			}
 			return err
 		})

@@ -175,6 +175,11 @@ var checks = []check{
 		when q.grouped = 1 then ':' || j.grp else '-' end`},
 	{"token-of-server", "an access token has the hash of a secret and an expiry time", whole,
 		`select 0, 'token ' || id || ' has a hash of ' || length(hash) || ' bytes' from sj_access where length(hash) <> 32 or expires_us <= 0`},
+	{"schedule-has-tick", "a schedule that is not paused and has not ended is due at its next tick, or later while something holds it back", whole,
+		`select last_job, 'of schedule ' || name || ', which is due at ' || due_us || ', and its next tick is at ' || next_us from sj_schedule where due_us < next_us
+		or paused = 0 and next_us > 0 and due_us = 9223372036854775807 or next_us = 0 and end_us = 0 or (paused = 1 or next_us = 0) and due_us < 9223372036854775807`},
+	{"tick-has-job", "a tick has a job", whole,
+		`select k.job, 'of the tick of schedule ' || k.schedule || ' at ' || k.tick_us || ' is not stored' from sj_tick k where not exists (select 1 from sj_job j where j.id = k.job)`},
 	{"rows-have-job", "every row of history, log and data belongs to a job", byHistory,
 		`select x.job, 'has history and no job' from sj_history x where $1 < x.job and x.job <= $2 and not exists (select 1 from sj_job j where j.id = x.job)`},
 	{"rows-have-job", "every row of history, log and data belongs to a job", byLog,

@@ -143,6 +143,7 @@ var qRemoveRest = []string{
 	`delete from sj_history where job = $1`,
 	`delete from sj_log where job = $1`,
 	`delete from sj_data where job = $1`,
+	`delete from sj_tick where job = $1`,
 	`delete from sj_response where job = $1 and job > 0`,
 }
 

@@ -2,6 +2,7 @@ package upkeep
 
 import (
 	"context"
+	"time"
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/driver"
@@ -16,7 +17,9 @@ import (
 
 const (
 	qAnyOverdue = `select (` + edge.AnyPosted + `), (select count(*) from (select 1 from sj_live where wake_at_us <= $1 and wake_at_us < 9223372036854775807 limit 1) a)
-		+ (select count(*) from (select 1 from sj_response where expires_us > 0 and expires_us <= $1 limit 1) b)`
+		+ (select count(*) from (select 1 from sj_response where expires_us > 0 and expires_us <= $1 limit 1) b),
+		(select coalesce(min(due_us), 0) from sj_schedule where due_us < 9223372036854775807)`
+	qNextTick  = `select coalesce(min(due_us), 0) from sj_schedule where due_us < 9223372036854775807`
 	qReindexes = `select name from sj_queue where reshape >= 0`
 	qRunningOf = `select id from sj_live where wake_at_us < 9223372036854775807 and state = 4 and worker >= $1 and worker < $2 limit $3 /*lock*/`
 )
@@ -29,6 +32,7 @@ type backlog struct {
 	unmatched []txn.KindKey // keys that were not rechecked, because a process died
 	reindexes []string      // queues whose reindex has not ended
 	clock     string        // the record of the clock that all processes share, as stored
+	tick      int64         // when the first schedule is due; 0 = never
 	now       int64
 }
 
@@ -63,6 +67,9 @@ func (s *Maintainer) Sweep(ctx context.Context, limit int) (driver.Swept, error)
 			return swept, err
 		}
 	}
+	if swept.Ticks, swept.NextTick, err = s.tick(ctx, found, limit); err != nil {
+		return swept, err
+	}
 	if swept.Pruned, err = s.prune(ctx, found.expired); err != nil {
 		return swept, err
 	}
@@ -74,11 +81,36 @@ func (s *Maintainer) Sweep(ctx context.Context, limit int) (driver.Swept, error)
 	return swept, nil
 }
 
+// tick handles the schedules that are due. next is the time until the first tick to come; 0 if
+// there is none.
+func (s *Maintainer) tick(ctx context.Context, found backlog, limit int) (ticks int, next time.Duration, err error) {
+	due, now := found.tick, found.now
+	if due > 0 && due <= now {
+		if ticks, err = s.schedules.Tick(ctx, limit); err != nil {
+			return ticks, 0, err
+		}
+		if err := s.core.View(ctx, func(t *txn.Tx) (err error) {
+			now = t.Now
+			due, err = t.ReadInt(qNextTick)
+			return err
+		}); err != nil {
+			return ticks, 0, err
+		}
+	}
+	if due == 0 {
+		return ticks, 0, nil
+	}
+	return ticks, max(time.Duration(due-now)*time.Microsecond, time.Millisecond), nil
+}
+
 // backlog reads what there is to do, from one snapshot.
 func (s *Maintainer) backlog(ctx context.Context, limit int) (out backlog, err error) {
 	err = s.core.View(ctx, func(t *txn.Tx) error {
 		out = backlog{now: t.Now}
-		if err := t.Read(qAnyOverdue, func(r sqldb.Row) error { out.endings, out.overdue = r.Int(0) > 0, r.Int(1) > 0; return nil }, t.Now); err != nil {
+		if err := t.Read(qAnyOverdue, func(r sqldb.Row) error {
+			out.endings, out.overdue, out.tick = r.Int(0) > 0, r.Int(1) > 0, r.Int(2)
+			return nil
+		}, t.Now); err != nil {
 			return err
 		}
 		if err := t.Read(txn.QMeta, func(r sqldb.Row) error { out.clock = r.Text(0); return nil }, clock.MetaName); err != nil {

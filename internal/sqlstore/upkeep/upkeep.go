@@ -8,19 +8,21 @@ import (
 	"sync"
 
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/query"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/schedules"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/wake"
 )
 
 // Maintainer keeps a store in order. Safe for concurrent use.
 type Maintainer struct {
-	core     *txn.Core
-	hub      *wake.Hub
-	reader   *query.Reader // checks a restored copy
-	rebasing sync.Mutex    // held while leases are shifted after a step of the clock
+	core      *txn.Core
+	hub       *wake.Hub
+	reader    *query.Reader // checks a restored copy
+	schedules *schedules.Scheduler
+	rebasing  sync.Mutex // held while leases are shifted after a step of the clock
 }
 
 // New makes a Maintainer. It wakes the claims that wait in h for what it has changed.
-func New(c *txn.Core, h *wake.Hub, r *query.Reader) *Maintainer {
-	return &Maintainer{core: c, hub: h, reader: r}
+func New(c *txn.Core, h *wake.Hub, r *query.Reader, s *schedules.Scheduler) *Maintainer {
+	return &Maintainer{core: c, hub: h, reader: r, schedules: s}
 }

@@ -1,6 +1,8 @@
 -- Takes everything away, with all jobs.
 drop table sj_audit;
 drop table sj_access;
+drop table sj_tick;
+drop table sj_schedule;
 drop table sj_worker;
 drop table sj_message;
 drop table sj_response;

@@ -62,7 +62,8 @@ create table sj_bucket (
 );
 
 -- What a job carries. Written once (operators may edit a job that is not running) and kept until the job is pruned, so that its id
--- conflicts here for as long as anybody may repeat the enqueue. digest identifies the content of its first enqueue.
+-- conflicts here for as long as anybody may repeat the enqueue. digest identifies the content of its first enqueue. origin (JSON) says which tick of a schedule
+-- has made it, '' for all other jobs.
 create table sj_job (
 	id bigint not null primary key,
 	kind text collate "C" not null,
@@ -72,6 +73,7 @@ create table sj_job (
 	tags text not null,
 	meta text not null,
 	policy text not null,
+	origin text not null,
 	orig_run_at_us bigint not null,
 	created_us bigint not null,
 	digest bytea not null,
@@ -359,6 +361,46 @@ create table sj_worker (
 	constraint worker_flags check (drained in (0, 1))
 );
 create index ix_worker_seen on sj_worker (seen_us);
+
+-- Recurring definitions. definition is JSON: the times and the job that is the template; declared is what a program has declared. next_us is the first tick that was
+-- not handled, 0 if none is to come. due_us is when it is looked at: next_us, or later while something holds it back, and the largest int64 while it is paused
+-- or none is to come. owner is the access token with whose grants it runs, end_us the end of the definition.
+create table sj_schedule (
+	name text collate "C" not null primary key,
+	queue text collate "C" not null,
+	kind text collate "C" not null,
+	owner text not null,
+	definition text not null,
+	declared text not null,
+	problem text not null,
+	next_us bigint not null,
+	due_us bigint not null,
+	end_us bigint not null,
+	last_tick_us bigint not null,
+	last_job bigint not null,
+	runs bigint not null,
+	skipped bigint not null,
+	revision bigint not null,
+	paused bigint not null,
+	created_us bigint not null,
+	updated_us bigint not null,
+	constraint schedule_name check (name <> ''),
+	constraint schedule_flags check (paused in (0, 1)),
+	constraint schedule_due check (due_us >= next_us),
+	constraint schedule_counters check ((next_us | last_job | runs | skipped | revision) >= 0)
+);
+create index ix_schedule_due on sj_schedule (due_us, name) where due_us < 9223372036854775807;
+create index ix_schedule_queue on sj_schedule (queue);
+
+-- The job of each tick. One tick makes one job: the primary key holds although ticks are handled by any process.
+create table sj_tick (
+	schedule text collate "C" not null,
+	tick_us bigint not null,
+	job bigint not null,
+	primary key (schedule, tick_us),
+	constraint tick_job check (job > 0)
+);
+create index ix_tick_job on sj_tick (job);
 
 -- Tokens that open the door of a server. grants is JSON; the secret itself is nowhere.
 create table sj_access (

@@ -141,6 +141,7 @@ func (s *environment) Sweep() driver.Swept {
 		sum.Unmatched += w.Unmatched
 		sum.Pruned += w.Pruned
 		sum.Resumed += w.Resumed
+		sum.Ticks += w.Ticks
 	}
 	s.Fatalf("100 sweeps at the same time and still something is overdue: %+v so far", sum)
 	return sum
