@@ -34,7 +34,6 @@ func TestHeaderTokens(t *testing.T) {
 	for what, err := range map[string]error{
 		"job":      (&Job{Kind: "k", Queue: "q", ContentType: "no type"}).Validate(DefaultMaxBytes),
 		"response": (&Response{Kind: "k", Key: "a", ContentType: "no type"}).Validate(DefaultMaxBytes),
-		"outcome":  (&Outcome{Type: OutcomeCompleted, ResultType: "no type"}).Validate(DefaultMaxBytes),
 	} {
 		if ErrorCode(err) != CodeInvalid {
 			t.Errorf("the content type of a %s: %v", what, err)

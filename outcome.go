@@ -58,34 +58,6 @@ type Wait struct {
 	Polls  int32         `json:"polls,omitempty"`  // poll steps without an answer so far; the rules count them
 }
 
-// validate checks a wait that a worker sends.
-func (w Wait) validate() error {
-	if w.Within < 0 || w.Within > MaxHorizon {
-		return Invalid("within", "%v is out of range: 0 to 10 years", w.Within)
-	}
-	if w.Beat < 0 || w.Beat > MaxHorizon {
-		return Invalid("wait.beat", "%v is out of range: 0 (none) to 10 years", w.Beat)
-	}
-	if w.Mode > WaitAll {
-		return Invalid("wait.mode", "%d is not one of WaitAny and WaitAll", w.Mode)
-	}
-	for _, k := range w.Keys {
-		if err := ValidKey("wait.keys", k); err != nil {
-			return err
-		}
-	}
-	if len(w.Keys) > MaxTags {
-		return Invalid("wait.keys", "%d keys exceed the limit of %d", len(w.Keys), MaxTags)
-	}
-	if w.Poll == (Backoff{}) {
-		return nil
-	}
-	if w.Poll.First < MinPoll || w.Poll.Limit != 0 && w.Poll.Limit < MinPoll {
-		return Invalid("wait.poll", "%v, and at most %v, is too often: at least every %v", w.Poll.First, w.Poll.Limit, MinPoll)
-	}
-	return w.Poll.validate()
-}
-
 // MinPoll bounds how often a waiting job can be polled.
 const MinPoll = 100 * time.Millisecond
 
@@ -310,53 +282,6 @@ func fingerprint(text string) string {
 	}
 	return "error"
 }
-
-// Validate checks what can be checked without the job. maxBytes bounds the result.
-func (o *Outcome) Validate(maxBytes int) error {
-	if len(o.Result) > maxBytes {
-		return TooLarge("result", len(o.Result), maxBytes)
-	}
-	if err := ValidContentType("result_type", o.ResultType); err != nil {
-		return err
-	}
-	if len(o.Verdict.Checkpoint) > maxBytes {
-		return TooLarge("checkpoint", len(o.Verdict.Checkpoint), maxBytes)
-	}
-	for _, c := range []struct {
-		field string
-		v     time.Duration
-	}{{"delay", o.Delay}, {"verdict.delay", max(o.Verdict.Delay, 0)}} {
-		if c.v < 0 || c.v > MaxHorizon {
-			return Invalid(c.field, "%v is out of range: 0 to 10 years", c.v)
-		}
-	}
-	if o.Queue != "" {
-		if err := ValidName("queue", o.Queue); err != nil {
-			return err
-		}
-	}
-	if err := o.Wait.validate(); err != nil {
-		return err
-	}
-	for i := range o.Next {
-		if o.Next[i].ID <= 0 {
-			return Invalid("next", "job %d has no id; draw ids before the first try", i)
-		}
-		if err := o.Next[i].Validate(maxBytes); err != nil {
-			return AtIndex(i, err)
-		}
-	}
-	if len(o.Next) > MaxBatch {
-		return Invalid("next", "%d jobs exceed the limit of %d", len(o.Next), MaxBatch)
-	}
-	if !slices.Contains(outcomeTypes, o.Type) {
-		return Invalid("type", "%.64q is no outcome: use %s", o.Type, strings.Trim(fmt.Sprint(outcomeTypes), "[]"))
-	}
-	return nil
-}
-
-var outcomeTypes = []OutcomeType{OutcomeCompleted, OutcomeError, OutcomeAwait, OutcomeSnooze, OutcomeHold, OutcomeAbort, OutcomeCancelled,
-	OutcomeUndecodable, OutcomeReleased, OutcomeDecided, OutcomeNoAnswer, OutcomeAnswer}
 
 // Reasons that the rules set.
 const (

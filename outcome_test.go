@@ -88,9 +88,6 @@ func TestOutcomeOf(t *testing.T) {
 			for _, d := range unequal(got, c.want) {
 				t.Error(d)
 			}
-			if err := got.Validate(big); err != nil {
-				t.Errorf("the outcome is refused: %v", err)
-			}
 		})
 	}
 }
@@ -158,45 +155,5 @@ func TestVerdictErrorsAreErrors(t *testing.T) {
 	}
 	if WithReason("r", nil) != nil {
 		t.Error("a reason makes an error out of none")
-	}
-}
-
-func TestOutcomeValidate(t *testing.T) {
-	next := func(options ...Option) []Job {
-		return []Job{*NewJob("k", nil, append([]Option{func(j *Job) { j.ID = 9 }}, options...)...)}
-	}
-	key := func(keys ...string) Wait { return Wait{Keys: keys} }
-	for _, c := range []struct {
-		name        string
-		o           Outcome
-		code, field string
-	}{
-		{"inv:N3 result", Outcome{Result: make([]byte, big+1)}, CodeTooLarge, "result"},
-		{"inv:N3 checkpoint", Outcome{Verdict: Verdict{Checkpoint: make([]byte, big+1)}}, CodeTooLarge, "checkpoint"},
-		{"inv:N1 snooze", Outcome{Delay: -1}, CodeInvalid, "delay"},
-		{"inv:N1 snooze above ten years", Outcome{Delay: MaxHorizon + 1}, CodeInvalid, "delay"},
-		{"hold of a queue with a bad name", Outcome{Type: OutcomeHold, Queue: "a b"}, CodeInvalid, "queue"},
-		{"inv:N1 within", Outcome{Wait: Wait{Within: -1}}, CodeInvalid, "within"},
-		{"inv:N1 verdict", Outcome{Verdict: Verdict{Delay: MaxHorizon + 1}}, CodeInvalid, "verdict.delay"},
-		{"an unknown mode", Outcome{Wait: Wait{Mode: 2}}, CodeInvalid, "wait.mode"},
-		{"an empty key", Outcome{Wait: key("a", "")}, CodeInvalid, "wait.keys"},
-		{"a key with a control character", Outcome{Wait: key("a\n")}, CodeInvalid, "wait.keys"},
-		{"65 keys", Outcome{Wait: key(strings.Split(strings.Repeat("k ", 64)+"k", " ")...)}, CodeInvalid, "wait.keys"},
-		{"next without an id", Outcome{Next: []Job{*NewJob("k", nil)}}, CodeInvalid, "next"},
-		{"a bad next", Outcome{Next: next(Weight(-1))}, CodeInvalid, "weight"},
-		{"next with too large args", Outcome{Next: next(func(j *Job) { j.Args = make([]byte, big+1) })}, CodeTooLarge, "args"},
-		{"an unknown type", Outcome{Type: "done"}, CodeInvalid, "type"},
-		{"1,001 next", Outcome{Next: make([]Job, MaxBatch+1)}, CodeInvalid, "next"},
-	} {
-		t.Run(c.name, func(t *testing.T) { refusal(t, c.o.Validate(big), c.code, c.field) })
-	}
-	good := Outcome{Type: OutcomeCompleted, Result: make([]byte, big), Next: next(), Delay: MaxHorizon, Verdict: Verdict{Delay: Now},
-		Wait: Wait{Mode: WaitAll, Keys: []string{"a", "b"}, Within: MaxHorizon}}
-	if err := good.Validate(big); err != nil {
-		t.Error(err)
-	}
-	bad := Outcome{Next: append(next(), next(Priority(1), Weight(-1))...)}
-	if e, isOurs := errors.AsType[*Error](bad.Validate(big)); !isOurs || e.Index != 1 {
-		t.Errorf("%v does not name the second job", e)
 	}
 }

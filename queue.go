@@ -1,7 +1,6 @@
 package sojourn
 
 import (
-	"cmp"
 	"time"
 
 	"github.com/sojourn-queue/sojourn/internal/layers"
@@ -78,26 +77,6 @@ type Rate struct {
 	Burst int64         `json:"burst,omitempty"` // 1 to 1,000,000; default: what one second brings, at least 1
 }
 
-func (r *Rate) validate(field string) error {
-	switch {
-	case r == nil:
-		return nil
-	case r.Count < 1 || r.Count > MaxStarts:
-		return Invalid(field+".count", "%d is out of range: 1 to %d", r.Count, MaxStarts)
-	case r.Per < time.Millisecond || r.Per > MaxHold:
-		return Invalid(field+".per", "%v is out of range: 1ms to 24h", r.Per)
-	case r.interval() < int64(time.Microsecond):
-		return Invalid(field, "%d per %v is more than one in 1 µs", r.Count, r.Per)
-	case r.Burst < 0 || r.Burst > MaxStarts || r.Burst > int64(MaxHorizon)/r.interval():
-		return Invalid(field+".burst", "%d is out of range: 1 to %d, and what comes back within 10 years; 0 for the default", r.Burst, MaxStarts)
-	}
-	return nil
-}
-
-// interval is the time that one start takes to come back, in nanoseconds, rounded up: the error is
-// below 0.1 %, on the safe side.
-func (r *Rate) interval() int64 { return (int64(r.Per) + r.Count - 1) / r.Count }
-
 // Defaults and bounds of QueueSettings.
 const (
 	DefaultRetentionAge   = 7 * 24 * time.Hour
@@ -109,129 +88,6 @@ const (
 	MaxStarts             = 1_000_000     // of Rate.Count and Rate.Burst
 	MaxRule               = 8 << 10       // bytes of Throttle
 )
-
-// Validate checks the ranges.
-func (q QueueSettings) Validate() error {
-	defaults := q.Defaults
-	if w := defaults.Weight; w != nil && (*w < 0 || *w > MaxWeight) {
-		return Invalid("defaults.weight", "%d is out of range: 0 to %d", *w, MaxWeight)
-	}
-	for _, check := range []func() error{q.Retention.validate, q.validFlow, q.validOrder, q.validShares, q.validPace} {
-		if err := check(); err != nil {
-			return err
-		}
-	}
-	if _, err := q.Windows.compile(); err != nil {
-		return err
-	}
-	if len(defaults.Windows) > 0 {
-		return Invalid("defaults.windows", "a queue has windows of its own, for all of its jobs: set windows")
-	}
-	defaults.Priority, defaults.Weight = nil, nil
-	return defaults.validate()
-}
-
-func (r Retention) validate() error {
-	for _, c := range []struct {
-		field string
-		age   time.Duration
-		count int64
-	}{{"", r.Age, r.Count}, {"failed_", r.FailedAge, r.FailedCount}} {
-		if c.age < -1 || c.age > MaxHorizon {
-			return Invalid("retention."+c.field+"age", "%v is out of range: -1 (for ever), 0 (default) to 10 years", c.age)
-		}
-		if c.count < -1 {
-			return Invalid("retention."+c.field+"count", "%d is out of range: -1 (any number), 0 (default) or more", c.count)
-		}
-	}
-	return nil
-}
-
-func (q QueueSettings) validFlow() error {
-	for _, c := range []struct {
-		field string
-		n     int64
-	}{{"limit", q.Limit}, {"group_limit", q.GroupLimit}, {"max_depth", q.MaxDepth}} {
-		if c.n > MaxLimit {
-			return Invalid(c.field, "%d is above %d; below 1 means none", c.n, int64(MaxLimit))
-		}
-	}
-	if len(q.PausedKinds) > MaxBatch {
-		return Invalid("paused_kinds", "%d kinds exceed the limit of %d", len(q.PausedKinds), MaxBatch)
-	}
-	for _, k := range q.PausedKinds {
-		if err := ValidName("paused_kinds", k); err != nil {
-			return err
-		}
-	}
-	return validSpan("reserve_after", q.ReserveAfter, time.Millisecond)
-}
-
-// validSpan checks a time of least to 24 h, where 0 is the default.
-func validSpan(field string, d, least time.Duration) error {
-	if d != 0 && (d < least || d > 24*time.Hour) {
-		return Invalid(field, "%v is out of range: %v to 24h, 0 for the default", d, least)
-	}
-	return nil
-}
-
-func (q QueueSettings) validOrder() error {
-	switch q.Order {
-	case "", OrderPriority:
-		if q.Bucket != 0 {
-			return Invalid("bucket", "bucket works only with the order time; remove it, or set the order to time")
-		}
-	case OrderTime:
-		if q.AgeStep != 0 {
-			return Invalid("age_step", "age_step works only with the order priority; remove it, or set the order to priority")
-		}
-	default:
-		return Invalid("order", "%.64q is not an order: use priority or time", q.Order)
-	}
-	if err := validSpan("bucket", q.Bucket, time.Second); err != nil {
-		return err
-	}
-	return validSpan("age_step", q.AgeStep, time.Millisecond)
-}
-
-func (q QueueSettings) validShares() error {
-	if len(q.Shares) == 0 {
-		if q.Borrow {
-			return Invalid("borrow", "borrow needs shares; set shares, or remove borrow")
-		}
-		return nil
-	}
-	if q.Limit < 1 {
-		return Invalid("shares", "shares need a limit; set the limit of the queue")
-	}
-	if len(q.Shares) > MaxShares {
-		return Invalid("shares", "%d groups exceed the limit of %d", len(q.Shares), MaxShares)
-	}
-	sum := 0.0
-	for group, f := range q.Shares {
-		if err := ValidKey("shares", group); err != nil {
-			return err
-		}
-		if !(f > 0 && f <= 1) { // also NaN
-			return Invalid("shares", "%v for the group %.64q is out of range: above 0, at most 1", f, group)
-		}
-		sum += f
-	}
-	if sum > 1+1e-9 {
-		return Invalid("shares", "the shares add up to %.4g; reduce them to at most 1", sum)
-	}
-	return nil
-}
-
-func (q QueueSettings) validPace() error {
-	if err := cmp.Or(q.Rate.validate("rate"), q.GroupRate.validate("group_rate"), q.Breaker.validate()); err != nil {
-		return err
-	}
-	if len(q.Throttle) > MaxRule {
-		return TooLarge("throttle", len(q.Throttle), MaxRule)
-	}
-	return nil
-}
 
 // QueueStatus is a queue with its counts.
 type QueueStatus struct {

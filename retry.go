@@ -276,23 +276,6 @@ const (
 	DefaultBreakerProbes = 1
 )
 
-func (b *Breaker) validate() error {
-	switch {
-	case b == nil:
-		return nil
-	case b.Failures < 1 || b.Failures > 1000:
-		return Invalid("breaker.failures", "%d is out of range: 1 to 1000", b.Failures)
-	case b.Probes < 0 || b.Probes > 100:
-		return Invalid("breaker.probes", "%d is out of range: 1 to 100, 0 for the default", b.Probes)
-	case len(b.Reasons) > MaxTags:
-		return Invalid("breaker.reasons", "%d reasons exceed the limit of %d", len(b.Reasons), MaxTags)
-	}
-	if err := validSpan("breaker.within", b.Within, time.Second); err != nil {
-		return err
-	}
-	return validSpan("breaker.open", b.Open, time.Second)
-}
-
 // The states of a breaker: QueueStatus.Breaker.
 const (
 	BreakerClosed = ""          // jobs start; failures are counted

@@ -221,7 +221,7 @@ func TestFlowSettingsValidate(t *testing.T) {
 		{sojourn.QueueSettings{Breaker: &sojourn.Breaker{Failures: 1, Within: 25 * time.Hour}}, "breaker.within"},
 		{sojourn.QueueSettings{Throttle: strings.Repeat("x", sojourn.MaxRule+1)}, "throttle"},
 	} {
-		err := c.q.Validate()
+		err := ValidSettings(c.q)
 		code := sojourn.CodeInvalid
 		if c.field == "throttle" {
 			code = sojourn.CodeTooLarge
@@ -231,7 +231,7 @@ func TestFlowSettingsValidate(t *testing.T) {
 	full := sojourn.QueueSettings{Paused: true, PausedKinds: []string{"k"}, Limit: 10, ReserveAfter: time.Minute, MaxDepth: 9, Order: sojourn.OrderTime, Bucket: time.Hour,
 		GroupLimit: 2, Shares: map[string]float64{"a": .4, "b": .6}, Borrow: true, Fair: true, Rate: &sojourn.Rate{Count: 5, Per: time.Second, Burst: 9}, GroupRate: &sojourn.Rate{Count: 1, Per: time.Second},
 		Breaker: &sojourn.Breaker{Failures: 3, Within: time.Minute, Reasons: []string{"gateway"}, Open: time.Minute, Probes: 2}, Throttle: "true"}
-	if err := full.Validate(); err != nil {
+	if err := ValidSettings(full); err != nil {
 		t.Fatal(err)
 	}
 	b, err := json.Marshal(full)

@@ -22,7 +22,7 @@ func TestRateIsABucket(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	for range 300 {
 		rate := &sojourn.Rate{Count: 1 + r.Int64N(20), Per: time.Duration(1+r.Int64N(5000)) * time.Millisecond, Burst: r.Int64N(10)}
-		if err := (sojourn.QueueSettings{Rate: rate}).Validate(); err != nil {
+		if err := ValidSettings(sojourn.QueueSettings{Rate: rate}); err != nil {
 			t.Fatal(err)
 		}
 		var fullAt int64
@@ -94,7 +94,7 @@ func TestRateBacksOffSafely(t *testing.T) {
 		}
 	}
 	for _, bad := range []sojourn.Rate{{Count: -1, Per: 1}, {Count: 1}, {Per: time.Second}, {Count: 1_000_000, Per: time.Millisecond}, {Count: 1, Per: time.Second, Burst: -1}, {Count: 1, Per: 24 * time.Hour, Burst: sojourn.MaxStarts}} {
-		if (sojourn.QueueSettings{Rate: &bad}).Validate() == nil {
+		if ValidSettings(sojourn.QueueSettings{Rate: &bad}) == nil {
 			t.Errorf("%+v is accepted", bad)
 		}
 	}

@@ -120,7 +120,7 @@ func TestBadWindowsAreRefused(t *testing.T) {
 		for name, err := range map[string]error{
 			"job":   sojourn.NewJob("k", nil, sojourn.In(ws...)).Validate(100),
 			"kind":  sojourn.Kind[int]{Name: "k", Policy: sojourn.Policy{Windows: []sojourn.Windows{ws}}}.New(1).Validate(100),
-			"queue": sojourn.QueueSettings{Windows: ws}.Validate(),
+			"queue": ValidSettings(sojourn.QueueSettings{Windows: ws}),
 			"edit":  sojourn.Edit{Action: sojourn.EditChange, Policy: &sojourn.Policy{Windows: []sojourn.Windows{ws}}}.Validate(100),
 		} {
 			if sojourn.ErrorCode(err) != sojourn.CodeInvalid || !strings.Contains(err.Error(), field+":") {
@@ -132,7 +132,7 @@ func TestBadWindowsAreRefused(t *testing.T) {
 	if err := sojourn.NewJob("k", nil, sojourn.WithPolicy(many)).Validate(100); sojourn.ErrorCode(err) != sojourn.CodeInvalid {
 		t.Errorf("9 sets: %v", err)
 	}
-	if err := (sojourn.QueueSettings{Defaults: sojourn.Policy{Windows: []sojourn.Windows{{good}}}}).Validate(); sojourn.ErrorCode(err) != sojourn.CodeInvalid {
+	if err := ValidSettings(sojourn.QueueSettings{Defaults: sojourn.Policy{Windows: []sojourn.Windows{{good}}}}); sojourn.ErrorCode(err) != sojourn.CodeInvalid {
 		t.Errorf("windows as defaults of a queue: %v", err)
 	}
 }

@@ -305,7 +305,7 @@ func (f *fake) finishOne(o *sojourn.Outcome) driver.Finished {
 		}
 		return driver.Finished{Status: driver.FinishLost, Reason: driver.LostEnded, Err: sojourn.ErrLeaseLost}
 	}
-	if err := o.Validate(f.maxBytes); err != nil {
+	if err := driver.ValidOutcome(o, f.maxBytes); err != nil {
 		return driver.Finished{Status: driver.FinishRefused, Err: err}
 	}
 	if !j.apply(rules.Event{Type: rules.EventFinished, Outcome: o}, o) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 // Defaults of Poll.
@@ -79,7 +80,7 @@ func (h *handling) wrongPoll(kind string) string {
 	case h.poll == nil:
 		return "nil poll function"
 	}
-	if err := wait.Validate(0); err != nil {
+	if err := driver.ValidOutcome(&wait, 0); err != nil {
 		return err.Error()
 	}
 	return ""

@@ -178,7 +178,7 @@ func (b *batch) one(req *request, k int) (driver.Finished, error) {
 	if was == nil {
 		return finishedBefore(b.Tx, o)
 	}
-	if err := o.Validate(b.Core.Cfg.MaxBytes); err != nil {
+	if err := driver.ValidOutcome(o, b.Core.Cfg.MaxBytes); err != nil {
 		return refused(was, err), nil
 	}
 	if err := sojourn.ValidRunAt(o.Verdict.RunAt, jobrow.Time(b.Now)); err != nil {

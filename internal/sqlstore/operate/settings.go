@@ -124,7 +124,7 @@ func checkChange(name string, c queueChange) (given sojourn.QueueSettings, err e
 		err = sojourn.Invalid("queue", "only pauses can be set for all queues (%s)", sojourn.AllQueues)
 	}
 	if err == nil && c.Update == nil { // a patch is valid or not together with the other settings
-		err = given.Validate()
+		err = rules.ValidSettings(given)
 	}
 	return given, err
 }
@@ -196,7 +196,7 @@ func apply(l query.LayeredSettings, c queueChange) (query.LayeredSettings, error
 	}
 	l.Settings = layers.Apply(l.Declared, l.Overrides)
 	l.Settings.Paused, l.Settings.PausedKinds = paused, kinds
-	if err := l.Settings.Validate(); err != nil {
+	if err := rules.ValidSettings(l.Settings); err != nil {
 		if c.Declare != nil {
 			err = sojourn.Conflict("what is declared for queue %s does not fit with the settings of an operator: %v; change or reset those", l.Name, err)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/terminal"
+	"github.com/sojourn-queue/sojourn/rules"
 )
 
 // CheckJSON refuses what claims to be JSON and is not.
@@ -110,7 +111,7 @@ func Windows(texts []string) (sojourn.Windows, error) {
 		}
 		all = append(all, list...)
 	}
-	return all, (sojourn.QueueSettings{Windows: all}).Validate()
+	return all, rules.ValidSettings(sojourn.QueueSettings{Windows: all})
 }
 
 func strictJSON(text string, v any) error {
