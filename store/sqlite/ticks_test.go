@@ -76,7 +76,7 @@ func TestTicksOfManyStores(t *testing.T) {
 		if len(made) != len(want) {
 			t.Errorf("%d ticks have jobs, want %d", len(made), len(want))
 		}
-		// Deleted, and set again by a node whose clock is behind: the ticks between are not made twice.
+		// Deleted, and set again by a node whose clock is behind: no tick is made twice.
 		if err := schedule.Of(last).Delete(ctx, d.Name); err != nil {
 			t.Fatal(err)
 		}
