@@ -95,6 +95,8 @@ func (s *Schedule) Validate(maxBytes int) error {
 		return sojourn.Invalid("job", "is missing; it is the template of the jobs to make")
 	case s.Job.ID != 0:
 		return sojourn.Invalid("job.id", "is set; each tick makes a job with an id of its own")
+	case len(s.Job.Depends) > 0:
+		return sojourn.Invalid("job.depends", "the jobs of a schedule cannot wait for other jobs")
 	case !s.Job.RunAt.IsZero() || s.Job.Delay != 0:
 		return sojourn.Invalid("job.run_at", "the schedule says when its jobs run; leave run_at and delay out")
 	}

@@ -32,7 +32,7 @@ func (r *run) sweepLoop() {
 		if n := swept.Total(); n > 0 {
 			r.observe(Event{Type: EventSwept, Count: n, Took: time.Since(sent)})
 		}
-		sleep(r.calls, next, nil)
+		sleep(r.calls, next, r.declared)
 		if r.calls.Err() != nil {
 			return
 		}

@@ -25,20 +25,22 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/driver"
+	"github.com/sojourn-queue/sojourn/schedule"
 )
 
 // Worker runs the handlers registered with [Handle]. All its methods are safe for concurrent use;
 // Handle is not.
 type Worker struct {
-	store    driver.Store
-	o        Options
-	err      error // why the options are invalid
-	id       string
-	phase    byte // random, see spread
-	log      *slog.Logger
-	handlers map[string]*handling
-	ofKinds  []string // queues of the kinds in handlers, in the order of Handle
-	order    *order
+	store     driver.Store
+	o         Options
+	err       error // why the options are invalid
+	id        string
+	phase     byte // random, see spread
+	log       *slog.Logger
+	handlers  map[string]*handling
+	ofKinds   []string // queues of the kinds in handlers, in the order of Handle
+	order     *order
+	schedules []schedule.Schedule // to declare
 
 	mu      sync.Mutex // guards the fields below
 	started bool       // Run or RunOnce was called: the set of handlers is fixed
@@ -82,6 +84,9 @@ func (w *Worker) Run(ctx context.Context) error {
 		return err
 	}
 	defer w.end()
+	if len(w.schedules) > 0 {
+		r.loop(r.declareSchedules)
+	}
 	r.loop(r.sweepLoop)
 	grace := w.o.Grace
 	err = r.claims.loop(ctx)
@@ -130,7 +135,7 @@ func (w *Worker) begin(ctx context.Context) (*run, error) {
 	w.started, w.busy = true, true
 	r := &run{
 		w: w, base: context.WithoutCancel(ctx), steps: map[*step]struct{}{},
-		changed: make(chan struct{}, 1), sooner: make(chan struct{}, 1),
+		changed: make(chan struct{}, 1), sooner: make(chan struct{}, 1), declared: make(chan struct{}, 1),
 	}
 	r.claims.r = r
 	r.claims.kinds, r.claims.decidable, r.claims.pollable = w.kinds()
@@ -171,15 +176,16 @@ func (w *Worker) spread(d time.Duration) time.Duration {
 
 // run is the state of one call of Run that its roles share.
 type run struct {
-	w       *Worker
-	base    context.Context // parent of handlers' contexts: the values of Run's context, not its end
-	calls   context.Context // for calls to the store that go on after Run's context has ended
-	stop    context.CancelFunc
-	loops   sync.WaitGroup
-	claims  claimer
-	reports reporter
-	changed chan struct{} // capacity 1: a handler returned, or a report was answered
-	sooner  chan struct{} // capacity 1: watchAt is earlier than it was
+	declared chan struct{} // capacity 1: the schedules were declared
+	w        *Worker
+	base     context.Context // parent of handlers' contexts: the values of Run's context, not its end
+	calls    context.Context // for calls to the store that go on after Run's context has ended
+	stop     context.CancelFunc
+	loops    sync.WaitGroup
+	claims   claimer
+	reports  reporter
+	changed  chan struct{} // capacity 1: a handler returned, or a report was answered
+	sooner   chan struct{} // capacity 1: watchAt is earlier than it was
 
 	mu      sync.Mutex // guards the fields below, and those of step, claimer and reporter that say so
 	steps   map[*step]struct{}

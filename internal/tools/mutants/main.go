@@ -138,6 +138,8 @@ var mutants = []mutant{
 	{"cached queues are not validated", "internal/sqlstore/txn/validate.go", " and q.settings = each($2 text) and", " and each($2 text) is not null and", "-run=^TestPoisonedLives$ ./store/postgres"},
 	{"a bulk start does not compare weights", "store/postgres/alike.go", " and l.weight = $11", " and $11::bigint is not null", "-run=^TestConformancePoisoned$ ./store/postgres"},
 	{"a cached clock is not validated", "store/postgres/dialect.go", "TextValidateClock: `select 1 where cast(", "TextValidateClock: `select 1 where 1 = 1 or cast(", "-run=^TestPoisonedLives$ ./store/postgres"},
+	{"a tick is made without the check that it has no job", "internal/sqlstore/schedules/tick.go", "return made[tick.UnixMicro()] })", "return false && made[0] })", "-run=^TestTicksOfManyStores$ ./store/sqlite"},
+	{"an edit makes a burst", "internal/sqlstore/schedules/set.go", "d.nextAfter(max(t.Now, was.lastTick))", "d.nextAfter(was.lastTick)", "-run=^TestConformanceMemory$ ./store/sqlite"},
 	{"a handler's panic ends the worker", "worker/step.go", "if v := recover(); v != nil {\n\t\t\terr", "if v := any(nil); v != nil {\n\t\t\terr", "./worker"},
 }
 
