@@ -140,8 +140,8 @@ var plants = map[string]string{
 	"history-count-live":    `update sj_live set history = history + 1 where state = 5`,
 	"history-count-final":   `update sj_final set history = 0 where state = 7`,
 	"one-end-per-lease":     `update sj_history set epoch = 1 where epoch = 0`,
-	"no-overlap": `insert into sj_history (job, seq, generation, attempt, epoch, purpose, worker, outcome, state, reason, error, by_whom, began_us, ended_us)
-		select id, history + 1, generation, attempt, step_epoch + 1, purpose, worker, outcome, state, reason, error, by_whom, began_us - 1, finished_us from sj_final`,
+	"no-overlap": `insert into sj_history (job, seq, generation, attempt, epoch, purpose, worker, outcome, state, stage, reason, error, by_whom, began_us, ended_us)
+		select id, history + 1, generation, attempt, step_epoch + 1, purpose, worker, outcome, state, stage, reason, error, by_whom, began_us - 1, finished_us from sj_final`,
 	"epoch-known":       `update sj_final set epoch = 0 where state = 7`,
 	"blocked-counts":    `update sj_live set waits_for = waits_for + 1 where state = 1`,
 	"edge-ends":         `update sj_live set dependents = 0 where id in (select parent from sj_edge)`,

@@ -25,8 +25,9 @@ const (
 	// qTicksFrom finds ticks that have a job already: of an earlier schedule with this name, before
 	// the clock was set back.
 	qTicksFrom = `select tick_us from sj_tick where schedule = $1 and tick_us >= $2 and tick_us <= $3`
-	// qEndHold makes the schedules of a queue look at their ticks again.
-	qEndHold = `update sj_schedule set due_us = next_us where (queue = $1 or $1 = '*') and paused = 0 and next_us > 0 and due_us > next_us`
+	// qEndHold and qEndHolds make the schedules of a queue, or of all queues, look at their ticks again.
+	qEndHold  = `update sj_schedule set due_us = next_us where queue = $1 and paused = 0 and next_us > 0 and due_us > next_us`
+	qEndHolds = `update sj_schedule set due_us = next_us where paused = 0 and next_us > 0 and due_us > next_us`
 	// qLiveJobs finds the jobs of a schedule that have not ended, among the last ones. The bound
 	// keeps the cost of a tick independent of how many final jobs are kept.
 	qLiveJobs = `select l.id from (select job from sj_tick where schedule = $1 order by tick_us desc limit $2) k join sj_live l on l.id = k.job order by l.id`
@@ -210,6 +211,10 @@ func withoutJob(t *txn.Tx, name string, ticks []time.Time) ([]time.Time, error) 
 // EndHold makes the schedules of a queue (* for all) look at their ticks at once, after a pause of
 // the queue or of kinds in it.
 func EndHold(t *txn.Tx, queue string) error {
+	if queue == sojourn.AllQueues {
+		_, err := t.Write(qEndHolds)
+		return err
+	}
 	_, err := t.Write(qEndHold, queue)
 	return err
 }
