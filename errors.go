@@ -254,8 +254,13 @@ func (j *Job) Validate(maxBytes int) error {
 	if err := validMeta(j.Meta); err != nil {
 		return err
 	}
-	if err := validDepends(j.Depends); err != nil {
+	if err := ValidDepends(j.Depends); err != nil {
 		return err
+	}
+	if j.Name != "" {
+		if err := ValidKey("name", j.Name); err != nil {
+			return err
+		}
 	}
 	return j.Policy.validate()
 }

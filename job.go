@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"log/slog"
 	"maps"
 	"strconv"
@@ -133,8 +134,9 @@ type Job struct {
 	RunAt       time.Time         `json:"run_at,omitzero"`
 	Delay       time.Duration     `json:"-"` // input only: RunAt counted by the store's clock
 	Policy      Policy            `json:"policy"`
-	OnConflict  OnConflict        `json:"-"` // action of Enqueue when a live job has the key
-	Depends     []Dependency      `json:"-"` // input only: the jobs that it waits for
+	OnConflict  OnConflict        `json:"-"`              // action of Enqueue when a live job has the key
+	Depends     []Dependency      `json:"-"`              // input only: the jobs that it waits for
+	Name        string            `json:"name,omitempty"` // of a child in AwaitJobs, and of one that was read by Filter.AwaitedBy
 
 	State      State       `json:"state"`
 	Resumed    bool        `json:"resumed,omitempty"` // ready, with its answer, still holding its weight
@@ -152,11 +154,13 @@ type Job struct {
 	Response   *Response   `json:"response,omitempty"`  // the taken response, nil if there is none
 	Responses  []*Response `json:"responses,omitempty"` // all taken responses
 	Kept       int32       `json:"kept,omitempty"`      // responses attached that no handler has yet
-	WaitsFor   int32       `json:"waits_for,omitempty"` // of a blocked job: dependencies that are not resolved yet
-	Waiting    *Waiting    `json:"waiting,omitempty"`   // while it awaits or is polled
-	Result     []byte      `json:"result,omitempty"`
-	ResultType string      `json:"result_type,omitempty"`
-	Reason     string      `json:"reason,omitempty"`
+	WaitsFor   int32       `json:"waits_for,omitempty"` // of a blocked job: dependencies that are not resolved yet, or children that are not final yet
+	// ChildrenDone says that the children of AwaitJobs, in this stage, are final.
+	ChildrenDone bool     `json:"children_done,omitempty"`
+	Waiting      *Waiting `json:"waiting,omitempty"` // while it awaits or is polled
+	Result       []byte   `json:"result,omitempty"`
+	ResultType   string   `json:"result_type,omitempty"`
+	Reason       string   `json:"reason,omitempty"`
 	// Error says, with Reason, how the newest attempt that has ended ended: while attempt 3 runs,
 	// how attempt 2 failed. A completed job has none.
 	Error      string    `json:"error,omitempty"`
@@ -360,7 +364,8 @@ func errNotRunning() error {
 }
 
 // Parents returns the jobs that j depended on when it became blocked, with their results, in the
-// order of their ids. Those that j's worker may not read are left out.
+// order of their ids. Those that j's worker may not read, and the children of AwaitJobs, are left
+// out.
 func (j *Job) Parents(ctx context.Context) ([]Job, error) {
 	s, ok := j.step.(interface {
 		Parents(context.Context) ([]Job, error)
@@ -369,6 +374,36 @@ func (j *Job) Parents(ctx context.Context) ([]Job, error) {
 		return nil, errNotRunning()
 	}
 	return s.Parents(ctx)
+}
+
+// Children returns the jobs that AwaitJobs has stored in this stage, with their results and names,
+// in the order of their ids. Those that j's worker may not read, or that were deleted, are left
+// out; retention keeps the others until j has ended. After an error the iteration ends.
+func (j *Job) Children(ctx context.Context) iter.Seq2[*Job, error] {
+	s, ok := j.step.(interface {
+		Children(context.Context) iter.Seq2[*Job, error]
+	})
+	if !ok {
+		return func(yield func(*Job, error) bool) { yield(nil, errNotRunning()) }
+	}
+	return s.Children(ctx)
+}
+
+// DecodeResult decodes the result of a job that was read with all fields into v, a pointer: as
+// JSON, or the bytes as they are into a *[]byte. CodeInvalid if there is no result or it is no JSON
+// for v.
+func (j *Job) DecodeResult(v any) error {
+	if b, ok := v.(*[]byte); ok {
+		*b = j.Result
+		return nil
+	}
+	if len(j.Result) == 0 {
+		return Invalid("result", "job %d has none; read it with all fields once it is final", j.ID)
+	}
+	if err := json.Unmarshal(j.Result, v); err != nil {
+		return Invalid("result", "of job %d does not decode into %T: %v", j.ID, v, err)
+	}
+	return nil
 }
 
 // SaveCheckpoint stores progress that later attempts start from (Job.Checkpoint). It is durable

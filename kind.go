@@ -375,7 +375,12 @@ func WithDependency(d Dependency) Option {
 	return func(j *Job) { j.Depends = append(j.Depends[:len(j.Depends):len(j.Depends)], d) }
 }
 
-func validDepends(ds []Dependency) error {
+// Name names a child of AwaitJobs within its parent's stage, up to MaxKey bytes: the same name is
+// the same job, however often the step runs.
+func Name(name string) Option { return func(j *Job) { j.Name = name } }
+
+// ValidDepends checks dependencies: ids, actions, and at most MaxDepends jobs.
+func ValidDepends(ds []Dependency) error {
 	n := 0
 	for _, d := range ds {
 		switch d.OnFailure {

@@ -29,6 +29,7 @@ type Filter struct {
 	Wait          time.Duration // with IDs: wait up to this long until one matches; at most MaxWait
 	ParentsOf     ID            // the jobs that this job depends on, also those that have ended
 	ChildrenOf    ID            // the jobs that depend on this one
+	AwaitedBy     ID            // the children of this job: those that AwaitJobs has stored in its present generation and stage
 }
 
 // Validate checks the ranges.
@@ -136,7 +137,7 @@ func (e Edit) Values() Edit {
 
 // Validate checks the ranges. maxBytes bounds args and checkpoint.
 func (e Edit) Validate(maxBytes int) error {
-	if err := e.validDepends(); err != nil {
+	if err := e.ValidDepends(); err != nil {
 		return err
 	}
 	switch e.Action {
@@ -276,7 +277,7 @@ type Gate struct {
 	First ID        `json:"first,omitempty"` // and the first of them
 }
 
-func (e Edit) validDepends() error {
+func (e Edit) ValidDepends() error {
 	switch {
 	case e.Dependents != "" && (e.Dependents != DependentsCancel && e.Dependents != DependentsRelease || e.Action != EditCancel && e.Action != EditPurge):
 		return Invalid("dependents", "%.64q: cancel and purge take cancel or release", e.Dependents)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -27,6 +28,7 @@ const (
 	OutcomeCancelled   OutcomeType = "cancel"      // end as cancelled
 	OutcomeUndecodable OutcomeType = "undecodable" // the args did not decode; no handler ran
 	OutcomeAdvance     OutcomeType = "advance"     // go on as the next stage of the job, in Queue
+	OutcomeAwaitJobs   OutcomeType = "await_jobs"  // store Next as children, and park the job until all are final
 	OutcomeReleased    OutcomeType = "released"    // shutdown: undo the claim
 	OutcomeDecided     OutcomeType = "decided"     // the retry handler's Verdict
 	OutcomeNoAnswer    OutcomeType = "no_answer"
@@ -46,11 +48,12 @@ type Outcome struct {
 	Delay      time.Duration `json:"delay,omitempty"`  // of snooze, hold and advance; a no_answer with a delay holds Queue too
 	RunAt      time.Time     `json:"run_at,omitzero"`  // of advance: the earliest start; wins over Delay
 	Priority   *int32        `json:"priority,omitempty"`
-	Weight     *int32        `json:"weight,omitempty"` // of advance, as Priority: nil = as before
-	Queue      string        `json:"queue,omitempty"`  // to hold, or of the next stage; none = the job's own
-	Wait       Wait          `json:"wait,omitzero"`    // of await
-	Next       []Job         `json:"next,omitempty"`   // enqueued with completed, in the same transaction; ids drawn before
-	Log        []LogLine     `json:"log,omitempty"`    // the rest of the step's log
+	Weight     *int32        `json:"weight,omitempty"`     // of advance, as Priority: nil = as before
+	Queue      string        `json:"queue,omitempty"`      // to hold, or of the next stage; none = the job's own
+	Wait       Wait          `json:"wait,omitzero"`        // of await; of await_jobs its Within
+	Depends    []Dependency  `json:"depends_on,omitempty"` // of advance: what the next stage waits for
+	Next       []Job         `json:"next,omitempty"`       // enqueued with completed or await_jobs, in the same transaction; ids drawn before
+	Log        []LogLine     `json:"log,omitempty"`        // the rest of the step's log
 }
 
 // Wait describes the responses that an awaiting job waits for.
@@ -98,8 +101,8 @@ func (m WaitMode) String() string {
 	return "any"
 }
 
-// verdictError is the error value that Await, Snooze, Hold, Abort, Cancel, Then, Advance and Again
-// return. It carries an outcome.
+// verdictError is the error value that Await, AwaitJobs, Snooze, Hold, Abort, Cancel, Then, Advance
+// and Again return. It carries an outcome.
 type verdictError struct {
 	out   Outcome
 	cause error
@@ -210,15 +213,18 @@ func Then(jobs ...*Job) error {
 // Advance ends this stage of the job and goes on with the next one, in a queue ("" = the same): the
 // job keeps its id, key, args, checkpoint and history, and Job.Stage rises by one. The stage begins
 // with attempt 0, no failures and no response, and its weight is free until it starts. Options are
-// Delay, RunAt, Priority and Weight; Advance returns a CodeInvalid for any other, so that the step
-// counts as an error. A response that comes under the job's key meanwhile is kept for the first
-// Await of the next stage; one by a capability of an earlier stage is stale.
+// Delay, RunAt, Priority, Weight, DependsOn and WithDependency; Advance returns a CodeInvalid for
+// any other, so that the step counts as an error. With dependencies the job is blocked until they
+// are resolved, and a delay, counted from now, is honoured too. A dependency that the store refuses
+// (ErrNotFound, ErrConflict for a cycle) makes the step an error. A response that comes under the
+// job's key meanwhile is kept for the first Await of the next stage; one by a capability of an
+// earlier stage is stale.
 func Advance(queue string, options ...Option) error {
 	var j, rest Job
 	for _, o := range options {
 		o(&j)
 	}
-	out := Outcome{Type: OutcomeAdvance, Queue: queue, Delay: j.Delay, RunAt: j.RunAt}
+	out := Outcome{Type: OutcomeAdvance, Queue: queue, Delay: j.Delay, RunAt: j.RunAt, Depends: j.Depends}
 	if j.set&setPriority != 0 {
 		out.Priority = &j.Priority
 	}
@@ -226,9 +232,48 @@ func Advance(queue string, options ...Option) error {
 		out.Weight = &j.Weight
 	}
 	rest = j
-	rest.Delay, rest.RunAt, rest.Priority, rest.Weight, rest.set = 0, time.Time{}, 0, 0, j.set&^(setPriority|setWeight)
+	rest.Delay, rest.RunAt, rest.Priority, rest.Weight, rest.Depends, rest.set = 0, time.Time{}, 0, 0, nil, j.set&^(setPriority|setWeight)
 	if !reflect.DeepEqual(rest, Job{}) {
-		return Invalid("advance", "takes the options Delay, RunAt, Priority and Weight; leave out the others, which stay as they are")
+		return Invalid("advance", "takes the options Delay, RunAt, Priority, Weight, DependsOn and WithDependency; leave out the others, which stay as they are")
+	}
+	return &verdictError{out: out}
+}
+
+// AwaitJobs stores children and parks the job until all of them are final: fan-out and fan-in. The
+// job is blocked meanwhile and holds no weight. Then the same attempt goes on, with
+// Job.ChildrenDone set and the children in Job.Children; a child that has failed or was cancelled
+// counts as final too. Without children the job goes on at once.
+//
+// A child is identified by its Name, by default its place ("0", "1", ...), within the job's
+// generation and stage. A child that was stored before is the same job: a step that is repeated,
+// after a lost answer or in a retry, stores none twice. Look at Job.ChildrenDone first: retries
+// after the wait keep it, and a call that names only children that are final is then refused. A
+// redrive and a next stage begin with other children.
+//
+// within bounds the wait; 0 means until the attempt's timeout. When it ends, the attempt ends with
+// the reason "timeout"; the children go on, and the retry waits for them again. They also go on
+// when the job is cancelled or fails: end them by Filter.AwaitedBy. At most MaxBatch children: let
+// children await children of their own if there are more. Their queues must be those that the
+// worker's access token may enqueue to; max_depth refuses none of them.
+func AwaitJobs(within time.Duration, children ...*Job) error {
+	if len(children) > MaxBatch {
+		return Invalid("children", "%d jobs exceed the limit of %d; divide them among children that await their own part", len(children), MaxBatch)
+	}
+	out := Outcome{Type: OutcomeAwaitJobs, Wait: Wait{Within: within}, Next: make([]Job, len(children))}
+	at := make(map[string]int, len(children))
+	for i, j := range children {
+		if j.err != nil {
+			return AtIndex(i, j.err)
+		}
+		out.Next[i] = *j
+		name := &out.Next[i].Name
+		if *name == "" {
+			*name = strconv.Itoa(i)
+		}
+		if first, ok := at[*name]; ok {
+			return AtIndex(i, Invalid("name", "%.64q is the name of child %d too; give each child a name of its own", *name, first))
+		}
+		at[*name] = i
 	}
 	return &verdictError{out: out}
 }
@@ -292,7 +337,7 @@ func OutcomeOf(err error) Outcome {
 		out.Verdict.Checkpoint = c.checkpoint
 	}
 	switch out.Type {
-	case OutcomeAwait, OutcomeSnooze, OutcomeHold, OutcomeAdvance, OutcomeCompleted:
+	case OutcomeAwait, OutcomeAwaitJobs, OutcomeSnooze, OutcomeHold, OutcomeAdvance, OutcomeCompleted:
 	default:
 		out.Reason, out.Text = ReasonOf(err), Cut(err.Error(), MaxError)
 	}

@@ -42,6 +42,24 @@ func ValidOutcome(o *sojourn.Outcome, maxBytes int) error {
 	if o.Weight != nil && (*o.Weight < 0 || *o.Weight > sojourn.MaxWeight) {
 		return sojourn.Invalid("weight", "%d is out of range: 0 to 1,000,000", *o.Weight)
 	}
+	if len(o.Depends) > 0 && o.Type != sojourn.OutcomeAdvance {
+		return sojourn.Invalid("depends_on", "is of the outcome advance, not of %.64q", o.Type)
+	}
+	if err := sojourn.ValidDepends(o.Depends); err != nil {
+		return err
+	}
+	if err := validNext(o, maxBytes); err != nil {
+		return err
+	}
+	if !slices.Contains(outcomeTypes, o.Type) {
+		return sojourn.Invalid("type", "%.64q is no outcome: use %s", o.Type, strings.Trim(fmt.Sprint(outcomeTypes), "[]"))
+	}
+	return nil
+}
+
+// validNext checks the jobs that an outcome stores. Children have names, each one of its own.
+func validNext(o *sojourn.Outcome, maxBytes int) error {
+	names := map[string]bool{}
 	for i := range o.Next {
 		if o.Next[i].ID <= 0 {
 			return sojourn.Invalid("next", "job %d has no id; draw ids before the first try", i)
@@ -50,17 +68,26 @@ func ValidOutcome(o *sojourn.Outcome, maxBytes int) error {
 			return sojourn.AtIndex(i, err)
 		}
 	}
+	if o.Type == sojourn.OutcomeAwaitJobs {
+		for i := range o.Next {
+			name := o.Next[i].Name
+			if name == "" || names[name] {
+				return sojourn.AtIndex(i, sojourn.Invalid("name", "%.64q is empty or the name of another child too; give each child a name of its own", name))
+			}
+			names[name] = true
+		}
+		if w := o.Wait; w.Mode != 0 || len(w.Keys) > 0 || w.Beat != 0 || w.Poll != (sojourn.Backoff{}) {
+			return sojourn.Invalid("wait", "of the outcome await_jobs has nothing but within")
+		}
+	}
 	if len(o.Next) > sojourn.MaxBatch {
 		return sojourn.Invalid("next", "%d jobs exceed the limit of %d", len(o.Next), sojourn.MaxBatch)
-	}
-	if !slices.Contains(outcomeTypes, o.Type) {
-		return sojourn.Invalid("type", "%.64q is no outcome: use %s", o.Type, strings.Trim(fmt.Sprint(outcomeTypes), "[]"))
 	}
 	return nil
 }
 
 var outcomeTypes = []sojourn.OutcomeType{sojourn.OutcomeCompleted, sojourn.OutcomeError, sojourn.OutcomeAwait, sojourn.OutcomeSnooze, sojourn.OutcomeHold, sojourn.OutcomeAbort,
-	sojourn.OutcomeCancelled, sojourn.OutcomeUndecodable, sojourn.OutcomeAdvance, sojourn.OutcomeReleased, sojourn.OutcomeDecided, sojourn.OutcomeNoAnswer, sojourn.OutcomeAnswer}
+	sojourn.OutcomeCancelled, sojourn.OutcomeUndecodable, sojourn.OutcomeAdvance, sojourn.OutcomeAwaitJobs, sojourn.OutcomeReleased, sojourn.OutcomeDecided, sojourn.OutcomeNoAnswer, sojourn.OutcomeAnswer}
 
 // validWait checks a wait that a worker sends.
 func validWait(w sojourn.Wait) error {

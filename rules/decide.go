@@ -29,7 +29,8 @@ type Row struct {
 	NoPoll       bool         // poll steps of this wait were lost too often
 	Waits        int32        // waits of this generation that an answer or the end of their stage has ended; a capability names the one that it answers by this number
 	Stage        int32        // how often the job has advanced; Claimed and Waits go on in the next stage, the other counters start again
-	WaitsFor     int32        // open dependencies; more than 0 exactly while blocked
+	WaitsFor     int32        // open dependencies; more than 0 exactly while blocked. With an open attempt they are the children that it awaits
+	ChildrenDone bool         // all children of this stage that it has awaited are final
 	Wait         sojourn.Wait // the last wait of this generation; its zero value is the job's own key
 	Policy       sojourn.Policy
 }
@@ -41,9 +42,9 @@ type EventType uint8
 const (
 	EventDue           EventType = 1 + iota // run_at has come: tr:S1
 	EventClaimed                            // tr:C1-C5
-	EventFinished                           // tr:F1-F11, tr:F13, tr:F14, tr:F16, tr:D1-D3, tr:P1-P4
+	EventFinished                           // tr:F1-F11, tr:F13, tr:F14, tr:F16, tr:F17, tr:D1-D3, tr:P1-P4
 	EventLeaseEnded                         // without a report: tr:W1-W3
-	EventTimedOut                           // the attempt's timeout or its wait: tr:W4, tr:W5
+	EventTimedOut                           // the attempt's timeout or its wait: tr:W4, tr:W5, tr:W11
 	EventErrorResponse                      // tr:M2
 	EventDeadline                           // tr:W6
 	EventDecideOverdue                      // no worker decided in time: tr:W7
@@ -53,7 +54,7 @@ const (
 	EventRedrive                            // tr:O3
 	EventPutOff                             // a gate has put it off: tr:S6
 	EventWindowClosed                       // found by a claim outside its windows: tr:S2
-	EventParent                             // a job that it depends on has ended, or the dependency was removed: tr:S3-S5
+	EventParent                             // a job that it depends on, or a child, has ended, or the dependency was removed: tr:S3-S5, tr:S8
 )
 
 // Event is something that happens to a job.
@@ -63,6 +64,7 @@ type Event struct {
 	RetryHandler bool             // of EventClaimed: the worker has the kind's retry handler
 	KeyConflict  bool             // of EventFinished with await: a key belongs to another live job
 	Answered     bool             // of EventFinished with answer: a kept response ends the wait already
+	Open         int32            // of EventFinished with advance or await_jobs: the dependencies, or children, that are open
 	Delay        time.Duration    // of EventPutOff
 	Parent       sojourn.State    // of EventParent: the final state; 0 = the dependency was removed, or its stage is over
 	OnFailure    sojourn.OnFailure
@@ -89,6 +91,7 @@ type Transition struct {
 	RunAt    RunAtRule
 	Delay    time.Duration
 	Poll     time.Duration // of a job that awaits: until its next poll step, if its wait has any
+	Within   time.Duration // of a job that begins to wait for children: the limit of that; 0 = none but the timeout
 	HandLate bool          // the taken responses were never given to a handler and become late
 	KeptLate bool          // the kept responses become late
 	Outcome  string        // of the history; empty writes none
@@ -184,8 +187,12 @@ func decideParent(r Row, e Event) Transition {
 		}
 	}
 	t := Transition{Rule: "S3", To: r}
+	if r.AttemptOpen { // it awaits children
+		t.Rule = "S8"
+	}
 	if t.To.WaitsFor--; t.To.WaitsFor == 0 {
 		t.To.State, t.Outcome = sojourn.Ready, "unblocked"
+		t.To.ChildrenDone = r.AttemptOpen
 	}
 	return t
 }
@@ -266,7 +273,9 @@ func finishRun(r Row, e Event) (Transition, error) {
 		}
 		return t, nil
 	case sojourn.OutcomeAdvance:
-		return advance(r, o), nil
+		return advance(r, o, e.Open), nil
+	case sojourn.OutcomeAwaitJobs:
+		return awaitChildren(r, o, e.Open), nil
 	case sojourn.OutcomeAbort:
 		return final(r, sojourn.Failed, "F8", string(o.Type), classOf(o.Reason, o.Text), o.Text), nil
 	case sojourn.OutcomeCancelled:
@@ -286,8 +295,8 @@ func finishRun(r Row, e Event) (Transition, error) {
 }
 
 // advance begins the next stage: a life from the beginning, except that the job was claimed, and
-// that the capabilities of this stage name waits that are over.
-func advance(r Row, o *sojourn.Outcome) Transition {
+// that the capabilities of this stage name waits that are over. It is blocked by open dependencies.
+func advance(r Row, o *sojourn.Outcome, open int32) Transition {
 	t := ended(r, "F16", sojourn.Ready, o)
 	t.RunAt = RunAtNow
 	if o.Delay > 0 || !o.RunAt.IsZero() {
@@ -296,10 +305,26 @@ func advance(r Row, o *sojourn.Outcome) Transition {
 	t.To.Stage, t.To.Waits = r.Stage+1, r.Waits+1
 	t.To.Attempt, t.To.AttemptOpen, t.To.Failures, t.To.Crashes = 0, false, 0, 0
 	t.To.Wait, t.To.NoPoll, t.To.RetryHandler = sojourn.Wait{}, false, false
-	t.To.InHand, t.To.Given = 0, false
+	t.To.InHand, t.To.Given, t.To.ChildrenDone = 0, false, false
 	if o.Weight != nil {
 		t.To.Weight = *o.Weight
 	}
+	if open > 0 {
+		t.To.State, t.To.WaitsFor = sojourn.Blocked, open
+	}
+	return t
+}
+
+// awaitChildren lets the attempt wait for children, without weight. If none is open it goes on at
+// once. Taken responses stay, as with a snooze.
+func awaitChildren(r Row, o *sojourn.Outcome, open int32) Transition {
+	if open == 0 {
+		t := ended(r, "F17", sojourn.Ready, o)
+		t.To.ChildrenDone = true
+		return t
+	}
+	t := ended(r, "F17", sojourn.Blocked, o)
+	t.To.WaitsFor, t.To.ChildrenDone, t.Within = open, false, o.Wait.Within
 	return t
 }
 
@@ -388,16 +413,21 @@ func decideLost(r Row) (Transition, error) {
 	return t, nil
 }
 
-// decideTimeout handles a timeout while the job awaits, or runs (then one lease late).
+// decideTimeout handles a timeout while the job awaits a response or children, or runs (then one
+// lease late). Children go on.
 func decideTimeout(r Row, e Event) (Transition, error) {
-	if r.State != sojourn.Awaiting && (r.State != sojourn.Running || r.Purpose == sojourn.PurposeDecide) {
+	rule := "W4"
+	switch {
+	case r.State == sojourn.Awaiting:
+	case r.State == sojourn.Running && r.Purpose != sojourn.PurposeDecide:
+		rule = "W5"
+	case r.State == sojourn.Blocked && r.AttemptOpen:
+		rule, r.WaitsFor = "W11", 0
+	default:
 		return impossible(r, e)
 	}
 	t := endAttempt(r, false, e.Reason, e.Error)
-	t.Rule, t.Outcome = "W4", "timed_out"
-	if r.State == sojourn.Running {
-		t.Rule = "W5"
-	}
+	t.Rule, t.Outcome = rule, "timed_out"
 	return t, nil
 }
 

@@ -19,6 +19,7 @@ type reporter struct {
 	r      *run
 	filled chan struct{} // capacity 1: the outbox has something
 	logged chan struct{} // capacity 1: a job's log has something
+	ids    idSource      // of the jobs that outcomes store
 
 	// guarded by r.mu
 	outbox    []*step // those whose outcome waits to be reported, in order
@@ -90,6 +91,9 @@ func (p *reporter) batch() []*step {
 	for _, s := range p.outbox[:min(len(p.outbox), sojourn.MaxBatch)] {
 		s.out.Log = append(s.out.Log, s.log.take()...)
 		size += len(s.out.Result) + len(s.out.Text) + len(s.out.Verdict.Checkpoint)
+		for i := range s.out.Next {
+			size += len(s.out.Next[i].Args)
+		}
 		for _, l := range s.out.Log {
 			size += len(l.Text)
 		}
@@ -104,12 +108,15 @@ func (p *reporter) batch() []*step {
 // finish reports one batch. An error means that its outcome is unknown or that nothing happened;
 // repeating it is safe.
 func (p *reporter) finish(batch []*step) error {
+	call, cancel := context.WithTimeout(p.r.calls, p.r.w.o.Lease)
+	defer cancel()
+	if err := p.ids.fill(call, p.r.w.store, batch); err != nil {
+		return err
+	}
 	outcomes := make([]sojourn.Outcome, len(batch))
 	for i, s := range batch {
 		outcomes[i] = s.out
 	}
-	call, cancel := context.WithTimeout(p.r.calls, p.r.w.o.Lease)
-	defer cancel()
 	answers, err := p.r.w.store.Finish(call, outcomes)
 	if code := sojourn.ErrorCode(err); code == sojourn.CodeInvalid || code == sojourn.CodeInvalidJSON || code == sojourn.CodeTooLarge {
 		return p.finishSingly(batch, err)

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"iter"
 	"log/slog"
 	"time"
 
@@ -64,6 +65,34 @@ func (s handlerStep) Parents(ctx context.Context) ([]sojourn.Job, error) {
 		f.After = page[len(page)-1].ID.String()
 	}
 }
+
+// Children reads the jobs that the step's job has stored and awaited in this stage, for
+// Job.Children. A server leaves out jobs that the worker may not read, so a short page may not be
+// the last one.
+func (s handlerStep) Children(ctx context.Context) iter.Seq2[*sojourn.Job, error] {
+	return func(yield func(*sojourn.Job, error) bool) {
+		f := sojourn.Filter{AwaitedBy: s.step.lease.ID, Full: true, Limit: childrenPage}
+		for {
+			page, err := s.step.r.w.store.Find(ctx, f)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for i := range page {
+				if !yield(&page[i], nil) {
+					return
+				}
+			}
+			if len(page) == 0 {
+				return
+			}
+			f.After = page[len(page)-1].ID.String()
+		}
+	}
+}
+
+// childrenPage bounds the children, with all their data, that are in memory at a time.
+const childrenPage = 100
 
 // RespondURL is Options.RespondURL, for Job.RespondURL.
 func (s handlerStep) RespondURL() string { return s.step.r.w.o.RespondURL }

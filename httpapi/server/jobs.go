@@ -89,7 +89,7 @@ func (c *call) find(f sojourn.Filter) (wire.JobsAnswer, error) {
 		verb = access.VerbReadArgs
 	}
 	needs := func(h *holder) error {
-		if f.IDs != nil || f.ParentsOf > 0 || f.ChildrenOf > 0 || f.Key != "" && f.Kind == "" {
+		if f.IDs != nil || f.ParentsOf > 0 || f.ChildrenOf > 0 || f.AwaitedBy > 0 || f.Key != "" && f.Kind == "" {
 			return h.has(verb)
 		}
 		return h.may(verb, f.Queue, f.Kind)

@@ -25,12 +25,13 @@ type NewJob struct {
 	Policy      sojourn.Policy       `json:"policy,omitzero"`
 	OnConflict  sojourn.OnConflict   `json:"on_conflict,omitempty" doc:"what happens when a live job of the kind has the key: existing (answer with it, the default), error, or replace (if it was never claimed)"`
 	DependsOn   []sojourn.Dependency `json:"depends_on,omitempty" doc:"the jobs that it waits for: stored before, or in the same batch"`
+	Name        string               `json:"name,omitempty" doc:"of a child of await_jobs: the same name in the same stage is the same job"`
 }
 
 // NewJobOf returns the wire form of a job that Validate has accepted.
 func NewJobOf(j *sojourn.Job) NewJob {
 	n := NewJob{ID: j.ID, Kind: j.Kind, Queue: j.Queue, Key: j.Key, Group: j.Group, Args: j.Args, ContentType: j.ContentType, Tags: j.Tags,
-		Meta: j.Meta, RunAt: j.RunAt, Delay: j.Delay, Policy: j.Policy, OnConflict: j.OnConflict, DependsOn: j.Depends}
+		Meta: j.Meta, RunAt: j.RunAt, Delay: j.Delay, Policy: j.Policy, OnConflict: j.OnConflict, DependsOn: j.Depends, Name: j.Name}
 	priority, weight := j.Given()
 	if priority {
 		n.Priority = &j.Priority
@@ -45,7 +46,7 @@ func NewJobOf(j *sojourn.Job) NewJob {
 func (n *NewJob) Job() sojourn.Job {
 	j := *sojourn.NewJob(n.Kind, n.Args)
 	j.ID, j.Key, j.Group, j.Tags, j.Meta = n.ID, n.Key, n.Group, n.Tags, n.Meta
-	j.RunAt, j.Delay, j.Policy, j.OnConflict, j.Depends = n.RunAt, n.Delay, n.Policy, n.OnConflict, n.DependsOn
+	j.RunAt, j.Delay, j.Policy, j.OnConflict, j.Depends, j.Name = n.RunAt, n.Delay, n.Policy, n.OnConflict, n.DependsOn, n.Name
 	if n.Queue != "" {
 		j.Queue = n.Queue
 	}
@@ -143,7 +144,7 @@ func (c Claimed) Domain() driver.Claimed {
 // Outcome is a worker's report. Its next jobs have the form of NewJob.
 type Outcome struct {
 	sojourn.Outcome
-	Next []NewJob `json:"next,omitempty" doc:"jobs to enqueue in the same transaction, with ids out of a block that this token has leased with POST /v1/ids"`
+	Next []NewJob `json:"next,omitempty" doc:"jobs to enqueue in the same transaction, of completed; the children of await_jobs, each with a name; with ids out of a block that this token has leased with POST /v1/ids"`
 }
 
 // OutcomeOf is o on the wire.

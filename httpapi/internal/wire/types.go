@@ -30,6 +30,7 @@ type Filter struct {
 	Wait          time.Duration   `json:"wait,omitempty" query:"wait" doc:"with ids: wait up to this long until one matches; at most 60s"`
 	ParentsOf     sojourn.ID      `json:"parents_of,omitempty" query:"parents_of" doc:"the jobs that this job depends on"`
 	ChildrenOf    sojourn.ID      `json:"children_of,omitempty" query:"children_of" doc:"the jobs that depend on this one"`
+	AwaitedBy     sojourn.ID      `json:"awaited_by,omitempty" query:"awaited_by" doc:"the children of this job: those that its outcome await_jobs has stored in its present generation and stage"`
 }
 
 // InboxFilter is sojourn.InboxFilter, in a query.
@@ -46,13 +47,13 @@ type InboxFilter struct {
 // FilterOf is f for the wire.
 func FilterOf(f sojourn.Filter) Filter {
 	return Filter{f.IDs, f.Kind, f.Key, f.Queue, f.States, f.Group, f.Tag, f.Reason, f.CreatedAfter, f.CreatedBefore, sojourn.ID(number(f.After)), f.Limit, f.Newest,
-		f.Next, f.Full, f.Wait, f.ParentsOf, f.ChildrenOf}
+		f.Next, f.Full, f.Wait, f.ParentsOf, f.ChildrenOf, f.AwaitedBy}
 }
 
 // Domain is f for a store.
 func (f Filter) Domain() sojourn.Filter {
 	return sojourn.Filter{IDs: f.IDs, Kind: f.Kind, Key: f.Key, Queue: f.Queue, States: f.States, Group: f.Group, Tag: f.Tag, Reason: f.Reason, CreatedAfter: f.CreatedAfter,
-		CreatedBefore: f.CreatedBefore, After: cursor(int64(f.After)), Limit: f.Limit, Newest: f.Newest, Next: f.Next, Full: f.Full, Wait: f.Wait, ParentsOf: f.ParentsOf, ChildrenOf: f.ChildrenOf}
+		CreatedBefore: f.CreatedBefore, After: cursor(int64(f.After)), Limit: f.Limit, Newest: f.Newest, Next: f.Next, Full: f.Full, Wait: f.Wait, ParentsOf: f.ParentsOf, ChildrenOf: f.ChildrenOf, AwaitedBy: f.AwaitedBy}
 }
 
 // Domain is f for a store.

@@ -146,6 +146,7 @@ var plants = map[string]string{
 	"blocked-counts":    `update sj_live set waits_for = waits_for + 1 where state = 1`,
 	"edge-ends":         `update sj_live set dependents = 0 where id in (select parent from sj_edge)`,
 	"edge-has-job":      `insert into sj_edge (child, parent, on_failure, on_stage, open) values (999, $1, 0, 0, 0)`,
+	"child-has-parent":  `insert into sj_child (parent, generation, stage, name, child) values (999, 1, 0, 'a', $1)`,
 	"queue-exists":      `delete from sj_queue`,
 	"id-was-leased":     `update sj_meta set value = '1' where name = 'next_id'`,
 	"limit-kept":        `update sj_queue set max_weight = 1 where name = 'limited'`,

@@ -40,7 +40,10 @@ var breaches = map[string][]string{
 	"key_past_job":   {`insert into sj_key_past (kind, key, job) values ('k', 'k', 0)`},
 
 	"edge_ends":       {edges + `(1, 1, 0, 0, 0)`, edges + `(0, 1, 0, 0, 0)`, edges + `(1, 0, 0, 0, 0)`},
-	"edge_on_failure": {edges + `(1, 2, 4, 0, 0)`, edges + `(1, 2, -1, 0, 0)`},
+	"edge_on_failure": {edges + `(1, 2, 5, 0, 0)`, edges + `(1, 2, -1, 0, 0)`},
+	"child_ids":       {children + `(0, 1, 0, 'a', 2)`, children + `(1, 1, 0, 'a', 0)`, children + `(1, 1, 0, 'a', 1)`},
+	"child_name":      {children + `(1, 1, 0, '', 2)`},
+	"child_counters":  {children + `(1, -1, 0, 'a', 2)`, children + `(1, 1, -1, 'a', 2)`},
 	"ending_state":    {`insert into sj_ending (job, state, done) values (1, 6, 0)`, `insert into sj_ending (job, state, done) values (1, 10, 0)`},
 
 	"final_state": {`update sj_final set state = 6`, `update sj_final set state = 10`},
@@ -71,6 +74,8 @@ var breaches = map[string][]string{
 	"access_times":    {access + `('t', 't', blob(32), '[]', -1, 1, 0, 0)`, access + `('t', 't', blob(32), '[]', 1, 1, -1, 0)`, access + `('t', 't', blob(32), '[]', 1, 1, 0, -1)`},
 	"audit_seq":       {`insert into sj_audit (seq, at_us, who, action, target, detail, code, request, source) values (0, 1, '', '', '', '', '', '', '')`},
 }
+
+const children = `insert into sj_child (parent, generation, stage, name, child) values `
 
 const edges = `insert into sj_edge (child, parent, on_failure, on_stage, open) values `
 

@@ -18,6 +18,7 @@ const (
 	qOf         = `select parent, child, on_failure, open from sj_edge where child = $1 order by parent`
 	qRemove     = `delete from sj_edge /*using each*/ where child = each($1 bigint) and parent = each($2 bigint) /*hit child*/`
 	qForget     = `delete from sj_edge where child in (ints($1))`
+	qForgetOwn  = `delete from sj_child where parent in (ints($1))`
 )
 
 // maxWalk bounds the jobs that a check for cycles looks at.
@@ -89,19 +90,22 @@ func cyclePath(below map[sojourn.ID]sojourn.ID, child sojourn.ID) string {
 
 // Change is a decided change of the edges of a blocked job.
 type Change struct {
-	child    *jobrow.Row
 	links    Links
 	opens    int32 // edges that are open and were not
 	resolved int   // open edges that go away
 	removed  []sojourn.ID
+	closed   []sojourn.ID // awaited children: their edges stay, resolved
 }
 
 // Plan decides a change of the edges of a blocked job, whose row is locked. It writes nothing, and
 // an error with a code refuses the change.
 func Plan(t *txn.Tx, l *jobrow.Row, add []sojourn.Dependency, remove *[]sojourn.ID, c *access.Caller) (*Change, error) {
-	ch := &Change{child: l}
-	open := map[sojourn.ID]bool{}
-	if err := t.Read(qOf, func(r sqldb.Row) error { open[sojourn.ID(r.Int(0))] = r.Int(3) != 0; return nil }, int64(l.ID)); err != nil {
+	ch := &Change{}
+	open, children := map[sojourn.ID]bool{}, map[sojourn.ID]bool{}
+	if err := t.Read(qOf, func(r sqldb.Row) error {
+		open[sojourn.ID(r.Int(0))], children[sojourn.ID(r.Int(0))] = r.Int(3) != 0, r.Int(2) == awaited
+		return nil
+	}, int64(l.ID)); err != nil {
 		return nil, err
 	}
 	wants := Wants(add)
@@ -135,14 +139,18 @@ func Plan(t *txn.Tx, l *jobrow.Row, add []sojourn.Dependency, remove *[]sojourn.
 			if len(*remove) > 0 && !slices.Contains(*remove, id) {
 				continue
 			}
-			ch.removed = append(ch.removed, id)
+			if !children[id] {
+				ch.removed = append(ch.removed, id)
+			} else if isOpen {
+				ch.closed = append(ch.closed, id)
+			}
 			if isOpen {
 				ch.resolved++
 			}
 		}
 		slices.Sort(ch.removed)
 		for _, id := range *remove {
-			if !slices.Contains(ch.removed, id) {
+			if _, ok := open[id]; !ok {
 				return nil, sojourn.NotFound("job %d does not depend on job %d", l.ID, id)
 			}
 		}
@@ -161,6 +169,11 @@ func (ch *Change) Apply(t *txn.Tx, l *jobrow.Row, by string) (*jobrow.Row, error
 		s.Row(int64(l.ID)).Ints(int64(id))
 	}
 	t.AddColumns(qRemove, len(ch.removed), "an edge was removed meanwhile", s)
+	c := jobrow.NewColumns(len(ch.closed), 1, 0, 0)
+	for _, id := range ch.closed {
+		c.Row(int64(l.ID)).Ints(int64(id))
+	}
+	t.AddColumns(qResolve, len(ch.closed), "an edge was resolved meanwhile", c)
 	if ch.opens > 0 {
 		more := *l
 		more.WaitsFor += ch.opens
@@ -178,8 +191,12 @@ func (ch *Change) Apply(t *txn.Tx, l *jobrow.Row, by string) (*jobrow.Row, error
 	return l, nil
 }
 
-// Forget deletes the edges of jobs that are deleted, or that get others.
-func Forget(t *txn.Tx, children sqldb.Ints) error {
-	_, err := t.Write(qForget, children)
+// Forget deletes the edges of jobs that are deleted, or that get others. Each awaited child has an
+// edge, so without edges there are no names of children.
+func Forget(t *txn.Tx, jobs sqldb.Ints) error {
+	n, err := t.Write(qForget, jobs)
+	if err == nil && n > 0 {
+		_, err = t.Write(qForgetOwn, jobs)
+	}
 	return err
 }

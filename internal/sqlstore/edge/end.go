@@ -18,68 +18,116 @@ import (
 const MaxChildren = 1000
 
 const (
-	qOpenOf = `select parent, child, on_failure from sj_edge where parent in (ints($1)) and open = 1 order by child, parent limit $2`
-	qSlice  = `select parent, child, on_failure from sj_edge where parent = $1 and open = 1 and child > $2 order by child limit $3`
-	qStands = `select parent, child, on_failure from sj_edge where parent in (ints($1)) and open = 1 and child in (ints($2)) order by child, parent`
+	qStagesOf = `select parent, child, on_failure from sj_edge where parent in (ints($1)) and on_stage = 1 and open = 1 order by child, parent limit $2`
+	qOpenOf   = `select parent, child, on_failure from sj_edge where parent in (ints($1)) and open = 1 order by child, parent limit $2`
+	qSlice    = `select parent, child, on_failure from sj_edge where parent = $1 and open = 1 and child > $2 order by child limit $3`
+	qStages   = `select parent, child, on_failure from sj_edge where parent = $1 and on_stage = 1 and open = 1 and child > $2 order by child limit $3`
+	qStands   = `select parent, child, on_failure from sj_edge where parent in (ints($1)) and open = 1 and child in (ints($2)) order by child, parent`
 	// qResolve closes edges. They were read under the child's lock, so each must still be open.
 	qResolve    = `update sj_edge set open = 0 /*from each*/ where child = each($1 bigint) and parent = each($2 bigint) and open = 1 /*hit child*/`
 	qLeave      = `update sj_edge set open = 0 where open = 1 and child in (ints($1))`
-	qPost       = `insert into sj_ending (job, state, done) values ($1, $2, 0) on conflict (job) do update set state = excluded.state, done = 0`
-	qTakePosted = `select e.job, e.state, e.done from sj_ending e order by e.job limit 1 /*lock e*/`
-	qAdvance    = `update sj_ending set done = $1 where job = $2`
-	qDone       = `delete from sj_ending where job = $1`
+	qPost       = `insert into sj_ending (job, state, done) values ($1, $2, 0) on conflict (job, state) do update set done = 0`
+	qTakePosted = `select e.job, e.state, e.done from sj_ending e order by e.job, e.state limit 1 /*lock e*/`
+	qAdvance    = `update sj_ending set done = $1 where job = $2 and state = $3`
+	qDone       = `delete from sj_ending where job = $1 and state = $2`
+	qStagePosts = `select job from sj_ending where job in (ints($1)) and state = 0`
 )
 
 // AnyPosted reads whether the outbox has an entry.
 const AnyPosted = `select count(*) from (select 1 from sj_ending where job > 0 limit 1) a`
 
-// Flush decides the children of the jobs that this transaction has ended so far. It runs before
-// the transaction's end, and reads nothing if no ended job has edges.
+// states are jobs with dependents that have ended, with their final states; stageOver if only a
+// stage of the job has ended.
+type states map[sojourn.ID]sojourn.State
+
+// stageOver is the state in the outbox of a job that has advanced. For the rules it is the removal
+// of the dependencies that wait for the stage only.
+const stageOver sojourn.State = 0
+
+// ids lists the jobs, ascending.
+func (s states) ids() sqldb.Ints {
+	var ids sqldb.Ints
+	for _, id := range slices.Sorted(maps.Keys(s)) {
+		ids = append(ids, int64(id))
+	}
+	return ids
+}
+
+// Flush decides the children of the jobs that this transaction has ended or advanced so far. It
+// runs before the transaction's end, and reads nothing if no such job has edges.
 func Flush(t *txn.Tx) error {
 	if len(t.Events.Ended) == 0 {
 		return nil
 	}
-	states := takeEnded(t)
-	if len(states) == 0 {
+	restaged := slices.ContainsFunc(t.Events.Ended, func(e [2]*jobrow.Row) bool { return e[0].Stage > 0 })
+	ended, stages := takeEnded(t)
+	if err := flush(t, qStagesOf, stages); err != nil {
+		return err
+	}
+	if restaged && len(ended) > 0 {
+		if err := afterStages(t, ended); err != nil {
+			return err
+		}
+	}
+	if err := flush(t, qOpenOf, ended); err != nil {
+		return err
+	}
+	ended, _ = takeEnded(t)
+	return post(t, ended) // one level a transaction
+}
+
+// flush decides the children of jobs, or posts all of these if they have too many.
+func flush(t *txn.Tx, q string, s states) error {
+	if len(s) == 0 {
 		return nil
 	}
-	var parents sqldb.Ints
-	for id := range maps.Keys(states) {
-		parents = append(parents, int64(id))
-	}
-	slices.Sort(parents)
-	edges, err := read(t, qOpenOf, parents, MaxChildren+1)
+	edges, err := read(t, q, s.ids(), MaxChildren+1)
 	if err != nil {
 		return err
 	}
 	if len(edges) > MaxChildren {
-		return post(t, states)
+		return post(t, s)
 	}
-	if err := decide(t, edges, states); err != nil {
-		return err
-	}
-	return post(t, takeEnded(t)) // one level a transaction
+	return decide(t, edges, s)
 }
 
-// takeEnded empties the list of ended jobs with edges. It closes the edges of those that were
-// blocked, and returns the final states of those that have dependents.
-func takeEnded(t *txn.Tx) map[sojourn.ID]sojourn.State {
-	states := map[sojourn.ID]sojourn.State{}
+// afterStages posts the ends of jobs whose last stage is still in the outbox: its dependents are
+// released whatever the end is, so they come first.
+func afterStages(t *txn.Tx, ended states) error {
+	later := states{}
+	if err := t.Read(qStagePosts, func(r sqldb.Row) error {
+		id := sojourn.ID(r.Int(0))
+		later[id] = ended[id]
+		delete(ended, id)
+		return nil
+	}, ended.ids()); err != nil {
+		return err
+	}
+	return post(t, later)
+}
+
+// takeEnded empties the list of jobs with edges that have ended or advanced. It closes the edges of
+// those that were blocked, and returns those that have dependents.
+func takeEnded(t *txn.Tx) (ended, stages states) {
+	ended, stages = states{}, states{}
 	var blocked sqldb.Ints
 	for _, e := range t.Events.Ended {
 		was, now := e[0], e[1]
 		if was.WaitsFor > 0 {
 			blocked = append(blocked, int64(was.ID))
 		}
-		if was.Dependents {
-			states[was.ID] = now.State
+		switch {
+		case was.Dependents && now.State.Final():
+			ended[was.ID] = now.State
+		case was.Dependents && now.Stage > was.Stage:
+			stages[was.ID] = stageOver
 		}
 	}
 	t.Events.Ended = nil
 	if len(blocked) > 0 {
 		t.Add(qLeave, 0, "", blocked)
 	}
-	return states
+	return ended, stages
 }
 
 // read reads open edges.
@@ -92,7 +140,7 @@ func read(t *txn.Tx, q string, args ...any) (edges []Edge, err error) {
 }
 
 // decide lets the rules decide the children of ended jobs, and writes what they say.
-func decide(t *txn.Tx, edges []Edge, states map[sojourn.ID]sojourn.State) error {
+func decide(t *txn.Tx, edges []Edge, states states) error {
 	if len(edges) == 0 {
 		return nil
 	}
@@ -142,16 +190,20 @@ func resolve(t *txn.Tx, was *jobrow.Row, e rules.Event, by string) (*jobrow.Row,
 	if tr.To.State == sojourn.Ready && was.RunAt > t.Now {
 		tr.To.State = sojourn.Scheduled
 	}
-	return lifecycle.Apply(t, was, tr, lifecycle.Change{By: by})
+	l, err := lifecycle.Apply(t, was, tr, lifecycle.Change{By: by})
+	if err == nil && was.AttemptOpen { // a response may have come while it awaited children
+		l, err = lifecycle.Match(t, l)
+	}
+	return l, err
 }
 
 // post puts ended jobs into the outbox, and has it worked on after the commit.
-func post(t *txn.Tx, states map[sojourn.ID]sojourn.State) error {
+func post(t *txn.Tx, states states) error {
 	if len(states) == 0 {
 		return nil
 	}
-	for _, id := range slices.Sorted(maps.Keys(states)) {
-		if _, err := t.Write(qPost, int64(id), int64(states[id])); err != nil {
+	for _, id := range states.ids() {
+		if _, err := t.Write(qPost, id, int64(states[sojourn.ID(id)])); err != nil {
 			return err
 		}
 	}
@@ -164,7 +216,7 @@ func post(t *txn.Tx, states map[sojourn.ID]sojourn.State) error {
 
 // Post is the end of a job in another way than by its row: a purge.
 func Post(t *txn.Tx, id sojourn.ID, as sojourn.State) error {
-	return post(t, map[sojourn.ID]sojourn.State{id: as})
+	return post(t, states{id: as})
 }
 
 // Drain works on the outbox until it is empty.
@@ -197,20 +249,25 @@ func drain(t *txn.Tx, _ struct{}) (more bool, err error) {
 		n, err := t.ReadInt(AnyPosted)
 		return n > 0, err
 	}
-	edges, err := read(t, qSlice, job, done, MaxChildren)
+	slice := qSlice
+	if state == stageOver {
+		slice = qStages
+	}
+	edges, err := read(t, slice, job, done, MaxChildren)
 	if err != nil {
 		return false, err
 	}
-	if err := decide(t, edges, map[sojourn.ID]sojourn.State{sojourn.ID(job): state}); err != nil {
+	if err := decide(t, edges, states{sojourn.ID(job): state}); err != nil {
 		return false, err
 	}
-	if err := post(t, takeEnded(t)); err != nil {
+	ended, _ := takeEnded(t)
+	if err := post(t, ended); err != nil {
 		return false, err
 	}
 	if len(edges) == MaxChildren {
-		_, err = t.Write(qAdvance, int64(edges[len(edges)-1].Child), job)
+		_, err = t.Write(qAdvance, int64(edges[len(edges)-1].Child), job, int64(state))
 	} else {
-		_, err = t.Write(qDone, job)
+		_, err = t.Write(qDone, job, int64(state))
 	}
 	return true, err
 }

@@ -14,6 +14,7 @@ const (
 	qHinder = `select e.child, e.on_failure, l.queue, l.kind from sj_edge e join sj_live l on l.id = e.child
 		where e.parent = $1 and e.open = 1 order by e.child`
 	qSetAction = `update sj_edge set on_failure = each($2 bigint) /*from each*/ where child = each($1 bigint) and parent = each($3 bigint) and open = 1`
+	qNotEnded  = `delete from sj_ending where job = $1 and state > 0`
 	qHasOpen   = `select distinct parent from sj_edge where parent in (ints($1)) and open = 1`
 	qIsParent  = `select count(*) from (select 1 from sj_edge where parent = $1 and open = 1 limit 1) a`
 )
@@ -69,10 +70,10 @@ func (e Ending) Clear(t *txn.Tx) (open bool, err error) {
 	return open, t.WriteBulk(qSetAction, func(int64) {}, children, actions, parents)
 }
 
-// Resume takes a redriven job out of the outbox, and reports whether open edges name it: they are
-// resolved by its next end.
+// Resume takes the end of a redriven job out of the outbox, and reports whether open edges name it:
+// they are resolved by its next end.
 func Resume(t *txn.Tx, id sojourn.ID) (dependents bool, err error) {
-	if _, err := t.Write(qDone, int64(id)); err != nil {
+	if _, err := t.Write(qNotEnded, int64(id)); err != nil {
 		return false, err
 	}
 	n, err := t.ReadInt(qIsParent, int64(id))

@@ -10,8 +10,11 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 )
 
-// onFailure lists the actions by their stored numbers.
-var onFailure = []sojourn.OnFailure{sojourn.WaitOnFailure, sojourn.CancelOnFailure, sojourn.FailOnFailure, sojourn.IgnoreFailure}
+// onFailure lists the actions by their stored numbers; the last one is that of awaited.
+var onFailure = []sojourn.OnFailure{sojourn.WaitOnFailure, sojourn.CancelOnFailure, sojourn.FailOnFailure, sojourn.IgnoreFailure, sojourn.IgnoreFailure}
+
+// awaited is the stored action of an edge from a job to one that it has stored and awaits.
+const awaited = 4
 
 // Want is one dependency as a caller wants it.
 type Want struct {
@@ -19,6 +22,7 @@ type Want struct {
 	OnFailure sojourn.OnFailure
 	OnStage   bool
 	MissingOK bool
+	Awaited   bool // it is a child that the job has stored
 }
 
 // Wants lists the dependencies by parent, in the order of the ids. The last one on a parent counts.
@@ -26,7 +30,7 @@ func Wants(ds []sojourn.Dependency) []Want {
 	by := map[sojourn.ID]Want{}
 	for _, d := range ds {
 		for _, id := range d.Jobs {
-			by[id] = Want{id, d.OnFailure, d.OnStage, d.MissingOK}
+			by[id] = Want{Parent: id, OnFailure: d.OnFailure, OnStage: d.OnStage, MissingOK: d.MissingOK}
 		}
 	}
 	out := make([]Want, 0, len(by))
@@ -108,6 +112,7 @@ type Edge struct {
 	Child, Parent sojourn.ID
 	OnFailure     sojourn.OnFailure
 	OnStage       bool
+	Awaited       bool
 	Open          bool
 }
 
@@ -121,7 +126,7 @@ type Links struct {
 // Add adds the edge of a child. ErrNotFound if the parent does not exist and the dependency does
 // not accept that. open reports whether it keeps the child blocked.
 func (s *Links) Add(p *Parents, child sojourn.ID, w Want) (open bool, err error) {
-	e := Edge{child, w.Parent, w.OnFailure, w.OnStage, true}
+	e := Edge{child, w.Parent, w.OnFailure, w.OnStage, w.Awaited, true}
 	state, final := p.final[w.Parent]
 	l := p.live[w.Parent]
 	switch {
@@ -147,7 +152,7 @@ func (s *Links) Add(p *Parents, child sojourn.ID, w Want) (open bool, err error)
 
 // AddNew adds the edge of a child to a parent that the same transaction stores as a live job.
 func (s *Links) AddNew(child sojourn.ID, w Want) {
-	s.Edges = append(s.Edges, Edge{child, w.Parent, w.OnFailure, w.OnStage, true})
+	s.Edges = append(s.Edges, Edge{child, w.Parent, w.OnFailure, w.OnStage, w.Awaited, true})
 }
 
 const qAddEdge = `insert into sj_edge (child, parent, on_failure, on_stage, open) rows($1 bigint, $2 bigint, $3 bigint, $4 bigint, $5 bigint)
@@ -158,6 +163,9 @@ func (s *Links) Write(t *txn.Tx) error {
 	columns := jobrow.NewColumns(len(s.Edges), 4, 0, 0)
 	for _, e := range s.Edges {
 		action := max(slices.Index(onFailure, e.OnFailure), 0)
+		if e.Awaited {
+			action = awaited
+		}
 		columns.Row(int64(e.Child)).Ints(int64(e.Parent), int64(action), jobrow.Bit(e.OnStage), jobrow.Bit(e.Open))
 	}
 	t.AddColumns(qAddEdge, 0, "", columns)

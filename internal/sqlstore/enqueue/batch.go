@@ -15,6 +15,7 @@ type Batch struct {
 	Enqueuer *Enqueuer
 	Requests []Request
 	Ending   *jobrow.Row // the job whose completion enqueues these: its key is free by then; nil: none
+	Follows  bool        // a step stores these and awaits them
 	Ticks    bool        // a schedule enqueues these: Job.Schedule and ScheduledFor are stored
 
 	// What is stored, with the changes of the planned calls.

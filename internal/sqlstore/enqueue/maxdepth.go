@@ -33,11 +33,11 @@ func (s *Enqueuer) ForgetDepths() {
 }
 
 // checkDepth refuses jobs that can never start, and jobs for a full queue. The next jobs of a
-// completion pass: a completion that cannot be stored would run its job again for ever. So do the
-// jobs of schedules (rules:F6).
+// completion and awaited children pass: a report that cannot be stored would run its job again for
+// ever. So do the jobs of schedules (rules:F6).
 func (b *Batch) checkDepth(j *sojourn.Job) error {
 	q := b.Rows[j.Queue]
-	if b.Ending != nil || b.Ticks {
+	if b.Ending != nil || b.Follows || b.Ticks {
 		return nil
 	}
 	if err := CheckWeight(q.Limit, j.Weight); err != nil {

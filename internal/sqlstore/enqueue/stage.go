@@ -5,23 +5,74 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/access"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/edge"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/gate"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 )
 
+// Stage is what an outcome with the type advance needs beside the job's row.
+type Stage struct {
+	Open  int32 // dependencies that are open
+	links edge.Links
+}
+
+// Write stores the dependencies.
+func (s *Stage) Write(t *txn.Tx) error { return s.links.Write(t) }
+
 // NextStage decides whether a job may go on in the queue of an outcome with the type advance, and
 // creates the queue if it does not exist. As with a new job, the queue must be one that the caller
 // may enqueue to, and be open together with the job's own windows. Neither its limit nor max_depth
-// refuses anything (rules:C7). An error with a code refuses the outcome, and nothing is written.
-func NextStage(t *txn.Tx, was *jobrow.Row, o *sojourn.Outcome, c *access.Caller) error {
+// refuses anything (rules:C7). Dependencies are those of the stage. An error with a code refuses the
+// outcome, and nothing is written.
+func NextStage(t *txn.Tx, was *jobrow.Row, o *sojourn.Outcome, c *access.Caller) (*Stage, error) {
+	s := &Stage{}
 	if err := sojourn.ValidRunAt(o.RunAt, jobrow.Time(t.Now)); err != nil {
-		return err
+		return nil, err
 	}
-	queue := o.Queue
-	if queue == "" || queue == was.Queue {
+	if err := s.link(t, was, o, c); err != nil {
+		return nil, err
+	}
+	if o.Queue == "" || o.Queue == was.Queue {
+		return s, nil
+	}
+	return s, nextQueue(t, was, o.Queue, c)
+}
+
+// link decides the dependencies of the stage.
+func (s *Stage) link(t *txn.Tx, was *jobrow.Row, o *sojourn.Outcome, c *access.Caller) error {
+	wants := edge.Wants(o.Depends)
+	if len(wants) == 0 {
 		return nil
 	}
+	ids := make([]sojourn.ID, len(wants))
+	for i, w := range wants {
+		ids[i] = w.Parent
+	}
+	if err := edge.LockCycles(t); err != nil { // the job may have dependents already
+		return err
+	}
+	if err := edge.CheckCycle(t, was.ID, ids); err != nil {
+		return err
+	}
+	parents, err := edge.Lock(t, ids, c)
+	if err != nil {
+		return err
+	}
+	for _, w := range wants {
+		open, err := s.links.Add(parents, was.ID, w)
+		if err != nil {
+			return err
+		}
+		if open {
+			s.Open++
+		}
+	}
+	return nil
+}
+
+// nextQueue decides whether a job may go on in another queue, and creates that if need be.
+func nextQueue(t *txn.Tx, was *jobrow.Row, queue string, c *access.Caller) error {
 	if err := MayFollow(c, queue, was.Kind); err != nil {
 		return err
 	}

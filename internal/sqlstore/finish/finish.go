@@ -205,6 +205,11 @@ func (b *batch) one(req *request, k int) (driver.Finished, error) {
 	if err != nil {
 		return driver.Finished{}, err
 	}
+	if e.Open = next.open; e.Open > 0 || o.Type == sojourn.OutcomeAwaitJobs {
+		if tr, err = rules.Decide(was.Row, e); err != nil {
+			return driver.Finished{}, err
+		}
+	}
 	if err := addLog(b.Tx, was, o.Log); err != nil {
 		return driver.Finished{}, err
 	}
@@ -213,8 +218,8 @@ func (b *batch) one(req *request, k int) (driver.Finished, error) {
 	if err != nil {
 		return driver.Finished{}, err
 	}
-	if next != nil {
-		if err := next.WriteJobs(); err != nil {
+	if next.write != nil {
+		if err := next.write(); err != nil {
 			return driver.Finished{}, err
 		}
 	}
@@ -262,30 +267,46 @@ func changeOf(o *sojourn.Outcome) lifecycle.Change {
 	return c
 }
 
-// planNext decides the jobs that a completion enqueues, and the queue of a next stage. No limit of
-// the queues refuses them: a completion that cannot be stored would run its job again for ever. An
-// error with a code refuses the outcome.
-func (b *batch) planNext(was *jobrow.Row, o *sojourn.Outcome, c *access.Caller) (next *enqueue.Batch, err error) {
+// following is what an outcome stores beside its own job: next jobs, children, dependencies.
+type following struct {
+	open  int32        // dependencies or children that are open
+	write func() error // after the job's row was saved; nil: nothing
+}
+
+// planNext decides the jobs that a completion enqueues, awaited children, and the queue and the
+// dependencies of a next stage. No limit of the queues refuses them: a report that cannot be stored
+// would run its job again for ever. An error with a code refuses the outcome.
+func (b *batch) planNext(was *jobrow.Row, o *sojourn.Outcome, c *access.Caller) (f following, err error) {
 	switch {
+	case o.Type == sojourn.OutcomeAwaitJobs:
+		children, err := b.svc.enqueuer.PlanChildren(b.Tx, was, o, c)
+		if err != nil {
+			return f, err
+		}
+		return following{children.Open, children.Write}, nil
 	case o.Type == sojourn.OutcomeAdvance && len(o.Next) == 0:
-		return nil, enqueue.NextStage(b.Tx, was, o, c)
+		stage, err := enqueue.NextStage(b.Tx, was, o, c)
+		if err != nil || len(o.Depends) == 0 {
+			return f, err
+		}
+		return following{stage.Open, func() error { return stage.Write(b.Tx) }}, nil
 	case len(o.Next) == 0:
-		return nil, nil
+		return f, nil
 	case o.Type != sojourn.OutcomeCompleted:
-		return nil, sojourn.Invalid("next", "only a completed step enqueues jobs, not %s", o.Type)
+		return f, sojourn.Invalid("next", "only a completed step and await_jobs enqueue jobs, not %s", o.Type)
 	}
 	for i := range o.Next {
 		if err := enqueue.MayFollow(c, o.Next[i].Queue, o.Next[i].Kind); err != nil {
-			return nil, sojourn.AtIndex(i, err)
+			return f, sojourn.AtIndex(i, err)
 		}
 	}
 	req := enqueue.Request{Jobs: slices.Clone(o.Next), Digests: jobrow.Digests(o.Next, c), Caller: c, NotJSON: enqueue.JSONErrors(b.Core, o.Next)} // a second try resolves them by other settings
-	next = &enqueue.Batch{Tx: b.Tx, Enqueuer: b.svc.enqueuer, Requests: []enqueue.Request{req}, Ending: was}
+	next := &enqueue.Batch{Tx: b.Tx, Enqueuer: b.svc.enqueuer, Requests: []enqueue.Request{req}, Ending: was}
 	if err := next.ReadAll(next.Reads()); err != nil {
-		return nil, err
+		return f, err
 	}
 	_, err = next.Plan(req)
-	return next, err
+	return following{write: next.WriteJobs}, err
 }
 
 // noteOutcome records what the end of a step says about the other side, for rates and breakers. A
@@ -306,7 +327,7 @@ func noteOutcome(t *txn.Tx, was *jobrow.Row, o *sojourn.Outcome, tr rules.Transi
 			s.Failed = append(s.Failed, txn.FailedStep{Reason: tr.Reason, Began: was.BeganAt, Reported: true})
 			return
 		}
-	case sojourn.OutcomeCompleted, sojourn.OutcomeAdvance, sojourn.OutcomeAwait, sojourn.OutcomeCancelled, sojourn.OutcomeAnswer:
+	case sojourn.OutcomeCompleted, sojourn.OutcomeAdvance, sojourn.OutcomeAwait, sojourn.OutcomeAwaitJobs, sojourn.OutcomeCancelled, sojourn.OutcomeAnswer:
 	default:
 		return
 	}

@@ -66,6 +66,7 @@ var liveTable = [...]column{
 	{name: "stage", short: func(l *Row) *int32 { return &l.Stage }},
 	{name: "waits_for", short: func(l *Row) *int32 { return &l.WaitsFor }},
 	{name: "dependents", flag: func(l *Row) *bool { return &l.Dependents }},
+	{name: "children_done", flag: func(l *Row) *bool { return &l.ChildrenDone }},
 	{name: "queue", text: func(l *Row) *string { return &l.Queue }},
 	{name: "kind", text: func(l *Row) *string { return &l.Kind }, fixed: true},
 	{name: "key", text: func(l *Row) *string { return &l.Key }},

@@ -35,7 +35,7 @@ type Row struct {
 	LeaseUntil       int64
 	LeaseUs          int64 // length of the lease, microseconds
 	BeganAt          int64 // of the current step
-	WaitUntil        int64 // limit of the wait by Await(within)
+	WaitUntil        int64 // limit of the wait by Await(within) or AwaitJobs(within)
 	BeatUntil        int64 // the wait ends then unless a progress response arrives
 	PollAt           int64 // the next poll step; only of an awaiting job
 	TimeoutAt        int64 // Policy.Timeout is over; it is moved by the time from ResumedAt to the next claim
@@ -70,6 +70,10 @@ func (l *Row) Lease() sojourn.Lease {
 func (l *Row) SetWakeAt() {
 	l.WakeAt = Earliest(l.Deadline)
 	switch l.State {
+	case sojourn.Blocked:
+		if l.AttemptOpen { // it awaits children
+			l.WakeAt = Earliest(l.WaitUntil, l.TimeoutAt, l.Deadline)
+		}
 	case sojourn.Scheduled:
 		l.WakeAt = Earliest(l.RunAt, l.Deadline)
 	case sojourn.Ready:

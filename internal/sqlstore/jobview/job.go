@@ -16,7 +16,7 @@ import (
 func Fill(l *jobrow.Row, j *sojourn.Job, c *txn.Core) {
 	*j = sojourn.Job{ID: l.ID, Kind: l.Kind, Queue: l.Queue, Key: l.Key, Priority: l.Priority, Weight: l.Weight, RunAt: jobrow.Time(l.RunAt), Policy: l.Policy,
 		State: l.State, Resumed: l.Resumed, Instance: c.Instance, Generation: l.Generation, Stage: l.Stage, Epoch: l.Epoch, Attempt: l.Attempt,
-		Failures: l.Failures, Crashes: l.Crashes, Purpose: l.Purpose, Kept: l.Kept, WaitsFor: l.WaitsFor, UpdatedAt: jobrow.Time(l.UpdatedAt)}
+		Failures: l.Failures, Crashes: l.Crashes, Purpose: l.Purpose, Kept: l.Kept, WaitsFor: l.WaitsFor, ChildrenDone: l.ChildrenDone, UpdatedAt: jobrow.Time(l.UpdatedAt)}
 	if l.State == sojourn.Running {
 		j.Worker, j.StartedAt, j.LeaseUntil = l.Worker, jobrow.Time(l.BeganAt), jobrow.Time(l.LeaseUntil)
 	}

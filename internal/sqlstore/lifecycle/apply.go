@@ -36,6 +36,9 @@ func Apply(t *txn.Tx, was *jobrow.Row, tr rules.Transition, c Change) (*jobrow.R
 	if tr.To.State.Final() {
 		return &l, end(t, was, &l, tr, c)
 	}
+	if was.Dependents && l.Stage > was.Stage || was.WaitsFor > 0 && tr.Rule == "W11" {
+		t.Events.Ended = append(t.Events.Ended, [2]*jobrow.Row{was, &l})
+	}
 	AddHistory(t, was, &l, tr, c)
 	return &l, t.Save(was, &l)
 }

@@ -71,6 +71,13 @@ func OverdueEvent(t *txn.Tx, l *jobrow.Row, swept *driver.Swept) (e rules.Event,
 		return rules.Event{Type: rules.EventDeadline, Error: "sojourn: the deadline of the job has passed"}, &swept.Deadlines, nil
 	}
 	switch l.State {
+	case sojourn.Blocked:
+		if l.AttemptOpen && past(l.WaitUntil) {
+			return timedOut("the wait for its children"), &swept.TimedOut, nil
+		}
+		if l.AttemptOpen && past(timeout) {
+			return timedOut("the attempt"), &swept.TimedOut, nil
+		}
 	case sojourn.Scheduled:
 		if past(l.RunAt) {
 			return rules.Event{Type: rules.EventDue}, &swept.Due, nil

@@ -34,6 +34,10 @@ func setTimes(t *txn.Tx, was, l *jobrow.Row, tr rules.Transition, v sojourn.Verd
 	switch {
 	case l.State == sojourn.Awaiting && was.State == sojourn.Awaiting, l.State == sojourn.Awaiting && was.Purpose == sojourn.PurposePoll:
 		l.WaitUntil, l.BeatUntil = was.WaitUntil, was.BeatUntil
+	case l.State == sojourn.Blocked && was.State == sojourn.Blocked:
+		l.WaitUntil = was.WaitUntil
+	case l.State == sojourn.Blocked:
+		l.WaitUntil = TimeAfter(t, tr.Within)
 	case l.State == sojourn.Awaiting:
 		l.WaitUntil, l.BeatUntil = TimeAfter(t, l.Wait.Within), TimeAfter(t, l.Wait.Beat)
 	case l.State == sojourn.Errored:

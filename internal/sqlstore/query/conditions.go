@@ -41,10 +41,14 @@ func (w *conditions) addFilter(a string, f sojourn.Filter, states sqldb.Ints) {
 		w.add(a+".id in (ints(%s))", ids)
 	}
 	if f.ParentsOf > 0 {
-		w.add(a+".id in (select parent from sj_edge where child = %s)", int64(f.ParentsOf))
+		w.add(a+".id in (select parent from sj_edge where child = %s and on_failure < 4)", int64(f.ParentsOf))
 	}
 	if f.ChildrenOf > 0 {
 		w.add(a+".id in (select child from sj_edge where parent = %s)", int64(f.ChildrenOf))
+	}
+	if f.AwaitedBy > 0 {
+		w.add(a+`.id in (select c.child from sj_child c where c.parent = %s and (c.generation, c.stage) in
+			(select generation, stage from sj_live where id = c.parent union all select generation, stage from sj_final where id = c.parent))`, int64(f.AwaitedBy))
 	}
 	if len(states) > 0 {
 		w.add(a+".state in (ints(%s))", states)

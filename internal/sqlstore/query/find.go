@@ -109,7 +109,31 @@ func Find(t *txn.Tx, f sojourn.Filter) ([]sojourn.Job, error) {
 	if err := jobview.LastErrors(t, js); err != nil {
 		return nil, err
 	}
+	if f.AwaitedBy > 0 {
+		if err := nameChildren(t, f.AwaitedBy, out); err != nil {
+			return nil, err
+		}
+	}
 	return out, js.Fill(t)
+}
+
+// qNamesOf reads the names of children, the newest stage last.
+const qNamesOf = `select child, name from sj_child where parent = $1 and child in (ints($2)) order by generation, stage, name desc`
+
+// nameChildren sets the names of jobs as children of a parent.
+func nameChildren(t *txn.Tx, parent sojourn.ID, jobs []sojourn.Job) error {
+	ids := make(sqldb.Ints, len(jobs))
+	names := map[sojourn.ID]string{}
+	for i := range jobs {
+		ids[i] = int64(jobs[i].ID)
+	}
+	if err := t.Read(qNamesOf, func(r sqldb.Row) error { names[sojourn.ID(r.Int(0))] = r.Text(1); return nil }, int64(parent), ids); err != nil {
+		return err
+	}
+	for i := range jobs {
+		jobs[i].Name = names[jobs[i].ID]
+	}
+	return nil
 }
 
 // Count counts the jobs that a filter matches, on all pages.

@@ -39,6 +39,7 @@ var (
 	byLog      = byNumber("sj_log", "job")
 	byData     = byNumber("sj_data", "job")
 	byEdge     = byNumber("sj_edge", "child")
+	byChild    = byNumber("sj_child", "parent")
 	byKey      = slicing{"select kind, key from sj_key where (kind, key) > ($1, $2) order by kind, key limit $3", true}
 )
 
@@ -70,12 +71,13 @@ var checks = []check{
 		when state = 4 and purpose <> 3 or state = 5 or state = 3 and resumed = 1 then weight else 0 end`},
 	{"resumed-is-ready", "a resumed job is ready and has taken a response", byLive,
 		`select id, 'resumed in state ' || state || ' with ' || in_hand || ' in hand' from sj_live where $1 < id and id <= $2 and resumed = 1 and (state <> 3 or in_hand = 0)`},
-	{"wakes-up", "every job that is not ready has a wake-up time", byLive,
-		`select id, 'state ' || state || ' never wakes' from sj_live where $1 < id and id <= $2 and state <> 3 and state <> 1 and wake_at_us = 9223372036854775807`},
+	{"wakes-up", "every job that is not ready and does not wait for dependencies has a wake-up time", byLive,
+		`select id, 'state ' || state || ' never wakes' from sj_live where $1 < id and id <= $2 and state <> 3 and (state <> 1 or attempt_open = 1) and wake_at_us = 9223372036854775807`},
 	{"wakes-in-time", "wake_at is not later than any clock of the job", byLive,
 		`select id, 'wakes at ' || wake_at_us || ', after its clock' from sj_live where $1 < id and id <= $2
 		and (state = 2 and wake_at_us > run_at_us or state = 4 and wake_at_us > lease_until_us or state = 5 and (wake_at_us > timeout_at_us
-		or wait_until_us > 0 and wake_at_us > wait_until_us or beat_until_us > 0 and wake_at_us > beat_until_us)
+		or beat_until_us > 0 and wake_at_us > beat_until_us)
+		or state = 1 and attempt_open = 1 and wake_at_us > timeout_at_us or state in (1, 5) and wait_until_us > 0 and wake_at_us > wait_until_us
 		or state = 6 and wake_at_us > decide_by_us or state <> 4 and deadline_us > 0 and wake_at_us > deadline_us)`},
 	{CheckOverdue, "an overdue job is handled within a minute, if any process runs", whole,
 		`select id, 'state ' || state || ' overdue since ' || wake_at_us from sj_live where wake_at_us <= $1 order by wake_at_us`},
@@ -147,6 +149,8 @@ var checks = []check{
 		and not exists (select 1 from sj_final f where f.id = e.parent and f.state <> 7 and e.on_failure = 0))`},
 	{"edge-has-job", "a dependency goes with its job", byEdge,
 		`select e.child, 'has dependencies and no row' from sj_edge e where $1 < e.child and e.child <= $2 and not exists (select 1 from sj_job j where j.id = e.child)`},
+	{"child-has-parent", "the names of awaited children go with the job that has stored them", byChild,
+		`select c.parent, 'has the child ' || c.child || ' and no row' from sj_child c where $1 < c.parent and c.parent <= $2 and not exists (select 1 from sj_job j where j.id = c.parent)`},
 	{"queue-exists", "the queue of every live job exists", byLive,
 		`select l.id, 'stands in queue ' || l.queue || ', which does not exist' from sj_live l
 		where $1 < l.id and l.id <= $2 and not exists (select 1 from sj_queue q where q.name = l.queue)`},

@@ -79,6 +79,9 @@ func whyJob(t *txn.Tx, g *gate.Gates, w *sojourn.Why, l *jobrow.Row) (err error)
 		w.Keys, err = lifecycle.KeysOf(t, l)
 	case sojourn.Blocked:
 		w.Waits, err = whyBlocked(t, l)
+		if l.AttemptOpen {
+			w.Until = jobrow.Time(jobrow.Earliest(l.WaitUntil, l.TimeoutAt, l.Deadline))
+		}
 	case sojourn.Errored:
 		w.Until = jobrow.Time(l.DecideBy)
 		err = whyGates(t, g, w, l, sojourn.PurposeDecide)
@@ -116,6 +119,9 @@ func whyBlocked(t *txn.Tx, l *jobrow.Row) (string, error) {
 	}, int64(l.ID))
 	if more := int(l.WaitsFor) - len(parents); more > 0 {
 		parents = append(parents, fmt.Sprintf("and %d more", more))
+	}
+	if l.AttemptOpen {
+		return "for its children " + strings.Join(parents, ", "), err
 	}
 	return "for " + strings.Join(parents, ", "), err
 }

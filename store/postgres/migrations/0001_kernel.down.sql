@@ -11,6 +11,7 @@ drop table sj_log;
 drop table sj_history;
 drop table sj_final;
 drop table sj_ending;
+drop table sj_child;
 drop table sj_edge;
 drop table sj_data;
 drop table sj_key_past;

@@ -111,6 +111,7 @@ create table sj_live (
 	stage integer not null default 0,
 	waits_for integer not null default 0,
 	dependents integer not null default 0,
+	children_done integer not null default 0,
 	claimed integer not null default 0,
 	retry_handler integer not null default 0,
 	held integer not null default 0,
@@ -132,7 +133,7 @@ create table sj_live (
 	constraint live_state check (state between 1 and 6),
 	constraint live_purpose check (purpose between 0 and 4),
 	constraint live_lease check ((state = 4) = (lease_until_us > 0)),
-	constraint live_flags check ((resumed | attempt_open | claimed | retry_handler | given | no_poll | has_data) in (0, 1)),
+	constraint live_flags check ((resumed | attempt_open | claimed | retry_handler | given | no_poll | has_data | children_done) in (0, 1)),
 	constraint live_counters check ((weight | held | generation | attempt | failures | crashes | waits | stage | kept | in_hand | history) >= 0),
 	constraint live_weight check (weight <= 1000000),
 	constraint live_held check (held = 0 or held = weight),
@@ -196,7 +197,8 @@ create table sj_key_past (
 create index ix_key_past_job on sj_key_past (job);
 
 -- Who waits for whom. open = 1 while the dependency keeps its child blocked; a resolved one stays, so that the child can read its parents' results, and
--- goes with the child. on_failure: 0 wait, 1 cancel, 2 fail, 3 ignore.
+-- goes with the child. on_failure: 0 wait, 1 cancel, 2 fail, 3 ignore, 4 ignore because the parent is one of the jobs that the child has stored and
+-- awaits (sj_child). on_stage = 1: the end of the parent's stage is enough.
 create table sj_edge (
 	child integer not null,
 	parent integer not null,
@@ -205,17 +207,35 @@ create table sj_edge (
 	open integer not null,
 	primary key (child, parent),
 	constraint edge_ends check (child > 0 and parent > 0 and child <> parent),
-	constraint edge_on_failure check (on_failure between 0 and 3),
+	constraint edge_on_failure check (on_failure between 0 and 4),
 	constraint edge_flags check ((on_stage | open) in (0, 1))
 ) strict, without rowid;
 create index ix_edge_parent on sj_edge (parent, open, child);
+create index ix_edge_stage on sj_edge (parent, child) where on_stage = 1 and open = 1;
 
--- Ended jobs whose dependents are not all decided: those after the child done. Any sweep goes on with them.
+-- The jobs that a job has stored and awaits. A step that is repeated finds here what it has stored before: the name identifies the child
+-- within the generation and stage of its parent. A row goes with the parent; the child may have gone before.
+create table sj_child (
+	parent integer not null,
+	generation integer not null,
+	stage integer not null,
+	name text not null,
+	child integer not null,
+	primary key (parent, generation, stage, name),
+	constraint child_ids check (parent > 0 and child > 0 and parent <> child),
+	constraint child_name check (name <> ''),
+	constraint child_counters check ((generation | stage) >= 0)
+) strict, without rowid;
+create index ix_child_job on sj_child (child);
+
+-- Ended jobs whose dependents are not all decided: those after the child done. Any sweep goes on with them. state = 0: only a stage has ended, and
+-- the dependents are those with on_stage = 1. It is worked on before the end of the same job.
 create table sj_ending (
-	job integer not null primary key,
+	job integer not null,
 	state integer not null,
 	done integer not null,
-	constraint ending_state check (state between 7 and 9)
+	primary key (job, state),
+	constraint ending_state check (state = 0 or state between 7 and 9)
 ) strict, without rowid;
 
 -- Checkpoint and progress, apart because few jobs have them.

@@ -24,6 +24,11 @@ func Advance(c driver.Claimed, queue string) sojourn.Outcome {
 	return sojourn.Outcome{Lease: c.Lease, Type: sojourn.OutcomeAdvance, Queue: queue}
 }
 
+// AwaitJobs is the outcome of a step that stores children and waits for them.
+func AwaitJobs(c driver.Claimed, within time.Duration, children ...sojourn.Job) sojourn.Outcome {
+	return sojourn.Outcome{Lease: c.Lease, Type: sojourn.OutcomeAwaitJobs, Wait: sojourn.Wait{Within: within}, Next: children}
+}
+
 // Failure is the outcome of a step that ends with an error.
 func Failure(c driver.Claimed) sojourn.Outcome {
 	return sojourn.Outcome{Lease: c.Lease, Type: sojourn.OutcomeError, Reason: "gateway", Text: "the gateway said no"}
