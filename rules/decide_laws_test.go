@@ -34,8 +34,12 @@ func (sc *walkScene) brokenRow(r *Row) string {
 		return fmt.Sprintf("holds the weight %d, must hold %d", r.Held, held)
 	case r.Resumed && r.State != sojourn.Ready:
 		return "resumed but not ready"
-	case inFlight != r.AttemptOpen && (inFlight || r.State != sojourn.Ready && r.State != sojourn.Scheduled):
+	case inFlight != r.AttemptOpen && (inFlight || r.State != sojourn.Ready && r.State != sojourn.Scheduled && r.State != sojourn.Blocked):
 		return "in flight without an open attempt, or an open attempt at rest"
+	case (r.State == sojourn.Blocked) != (r.WaitsFor > 0):
+		return "blocked by nothing, or not blocked by what is open"
+	case r.State == sojourn.Blocked && r.ChildrenDone:
+		return "blocked, and its children are done"
 	case r.State == sojourn.Awaiting && (r.InHand != 0 || r.Given):
 		return "awaits with a response in hand"
 	case r.Purpose == sojourn.PurposeResume && (r.InHand == 0 || !r.Given):
@@ -172,7 +176,7 @@ func (sc *walkScene) brokenCount(p *life, m move, n *life) string {
 			return "a crash was counted without a lost lease"
 		case name == "timeout" && failures == 0:
 			return "a timeout that counts nowhere"
-		case failures != 0 && slices.Contains([]string{"snooze", "hold", "hold of another queue", "release", "claim", "due", "no answer", "await"}, name):
+		case failures != 0 && slices.Contains([]string{"snooze", "hold", "hold of another queue", "release", "claim", "due", "no answer", "await", "await jobs", "await no jobs", "a job ends"}, name):
 			return "counted as a failure: " + name
 		}
 		a = b
@@ -215,6 +219,15 @@ func brokenChange(p *life, m move, n *life) string {
 	if m.name == "deadline" && n.row.State != sojourn.Failed {
 		return "a deadline that does not fail the job"
 	}
+	if was, is := p.row.ChildrenDone, n.row.ChildrenDone; was != is {
+		by := []string{"a job ends", "await no jobs"}
+		if was {
+			by = []string{"await jobs", "advance", "advance later", "advance, blocked", "redrive"}
+		}
+		if !slices.Contains(by, m.name) {
+			return fmt.Sprintf("children done became %v by %q", is, m.name)
+		}
+	}
 	from := p.row.State
 	for _, t := range n.last {
 		to := t.To.State
@@ -223,7 +236,7 @@ func brokenChange(p *life, m move, n *life) string {
 			return "a lease ended without an entry in the history"
 		case to == sojourn.Scheduled && from != sojourn.Scheduled && t.RunAt != RunAtDelay && t.RunAt != RunAtOpening:
 			return "scheduled without a new run_at: it is due at once"
-		case to != sojourn.Scheduled && t.RunAt == RunAtDelay:
+		case to != sojourn.Scheduled && to != sojourn.Blocked && t.RunAt == RunAtDelay:
 			return "a delay for a job that is not scheduled"
 		case t.Delay < 0:
 			return "a negative delay"

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"testing"
+	"time"
 
 	"github.com/sojourn-queue/sojourn"
 )
@@ -22,6 +23,44 @@ func endsWith(outcome, text string) Transition {
 	t := byDependency
 	t.Outcome, t.Error = outcome, text
 	return t
+}
+
+// awaitsChildren is a job whose attempt waits for children.
+func awaitsChildren(open int32, mods ...rowMod) Row {
+	return rowOf(append([]rowMod{is(sojourn.Blocked), claimed, attempt(1), waits(open)}, mods...)...)
+}
+
+func childrenDone(done bool) rowMod { return func(r *Row) { r.ChildrenDone = done } }
+
+func finishWith(open int32, o sojourn.Outcome) Event {
+	e := finish(o)
+	e.Open = open
+	return e
+}
+
+// A stage with dependencies, and the wait for children: tr:F16, tr:F17, tr:S8, tr:W11.
+var childCases = []decideCase{
+	{tr: "F16", when: "with open dependencies", from: []Row{starts(), starts(hand(1, true), failed(2), childrenDone(true)), resumes()},
+		e: finishWith(2, sojourn.Outcome{Type: sojourn.OutcomeAdvance, Delay: time.Minute}),
+		to: []rowMod{leaves(sojourn.Blocked), waits(2), attempt(0), closed, failed(0), hand(0, false), waitsFor(sojourn.Wait{}), childrenDone(false),
+			func(r *Row) { r.Stage, r.Waits = 1, 1 }}, want: Transition{Outcome: "advance", RunAt: RunAtDelay, Delay: time.Minute}},
+	{tr: "F17", when: "children are open: no weight, the attempt and what is in hand stay", from: []Row{starts(), starts(hand(1, true)), resumes(), starts(childrenDone(true))},
+		e:  finishWith(3, sojourn.Outcome{Type: sojourn.OutcomeAwaitJobs, Wait: sojourn.Wait{Within: time.Hour}}),
+		to: []rowMod{leaves(sojourn.Blocked), waits(3), childrenDone(false)}, want: Transition{Outcome: "await_jobs", Within: time.Hour}},
+	{tr: "F17", when: "no child is open: it goes on at once", from: []Row{starts(), starts(hand(1, true)), resumes(), starts(childrenDone(true))},
+		e:  finishWith(0, sojourn.Outcome{Type: sojourn.OutcomeAwaitJobs, Wait: sojourn.Wait{Within: time.Hour}}),
+		to: []rowMod{leaves(sojourn.Ready), childrenDone(true)}, want: Transition{Outcome: "await_jobs"}},
+	{tr: "S8", when: "the last child ends", from: []Row{awaitsChildren(1), awaitsChildren(1, hand(1, true))}, e: parent(sojourn.Failed, sojourn.IgnoreFailure),
+		to: []rowMod{is(sojourn.Ready), waits(0), childrenDone(true)}, want: Transition{Outcome: "unblocked"}},
+	{tr: "S8", when: "another child is open", from: []Row{awaitsChildren(3)}, e: parent(sojourn.Completed, sojourn.IgnoreFailure), to: []rowMod{waits(2)}},
+	{tr: "W11", when: "the wait for children is over", from: []Row{awaitsChildren(2), awaitsChildren(1, hand(1, true))}, e: timeoutEvent,
+		to: []rowMod{is(sojourn.Scheduled), waits(0), closed, failed(1)}, want: timedOut(RunAtDelay, 10*time.Second)},
+	{tr: "W11", when: "its retry handler decides", from: []Row{awaitsChildren(2, handler(true))}, e: timeoutEvent,
+		to: []rowMod{is(sojourn.Errored), waits(0), closed, failed(1)}, want: timedOut(KeepRunAt, 0)},
+	{tr: "W11", when: "the budget is used up", from: []Row{awaitsChildren(2, failed(4))}, e: timeoutEvent,
+		to: []rowMod{ends(sojourn.Failed), failed(5)}, want: timedOut(KeepRunAt, 0)},
+	{tr: "F2", when: "an error keeps that the children are done", from: []Row{starts(childrenDone(true))}, e: finish(sojourn.Outcome{Type: sojourn.OutcomeError, Reason: "r"}),
+		to: []rowMod{leaves(sojourn.Scheduled), closed, failed(1)}, want: Transition{Outcome: "error", Reason: "r", RunAt: RunAtDelay, Delay: 10 * time.Second}},
 }
 
 // What the end of a job does to one that depends on it: tr:S3-S5.

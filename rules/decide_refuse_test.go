@@ -17,15 +17,16 @@ var situations = []struct {
 	{"none", Row{ID: 7}, ""},
 	{"blocked", blocked(2), "parent deadline cancel fail"},
 	{"blocked by nothing", blocked(0), "deadline cancel fail"},
+	{"awaiting children", awaitsChildren(2), "parent timed-out deadline cancel fail"},
 	{"scheduled", rowOf(is(sojourn.Scheduled)), "due deadline cancel fail"},
 	{"scheduled for the retry", retries(sojourn.Scheduled, hand(1, true)), "due deadline cancel fail"},
 	{"ready", rowOf(), "claim claim+handler put-off window-closed deadline cancel fail"},
 	{"ready for the retry", retries(sojourn.Ready), "claim claim+handler put-off window-closed deadline cancel fail"},
 	{"resumed", resumedRow(), "claim claim+handler resume-overdue deadline cancel fail"},
 	{"running start", starts(),
-		"completed error await snooze hold advance abort finish-cancel undecodable released lease-ended timed-out deadline cancel fail"},
+		"completed error await snooze hold advance await_jobs abort finish-cancel undecodable released lease-ended timed-out deadline cancel fail"},
 	{"running resume", resumes(),
-		"completed error await snooze hold advance abort finish-cancel undecodable released lease-ended timed-out deadline cancel fail"},
+		"completed error await snooze hold advance await_jobs abort finish-cancel undecodable released lease-ended timed-out deadline cancel fail"},
 	{"running decide", decides(), "decided released lease-ended deadline cancel fail"},
 	{"running poll", polls(), "no_answer answer released lease-ended timed-out deadline cancel fail"},
 	{"awaiting", awaits(), "claim claim+handler timed-out error-response deadline cancel fail"},
@@ -59,7 +60,7 @@ func allEvents() map[string]Event {
 		"window-closed":  {Type: EventWindowClosed},
 		"parent":         {Type: EventParent, Parent: sojourn.Completed},
 	}
-	for _, o := range []sojourn.OutcomeType{sojourn.OutcomeCompleted, sojourn.OutcomeError, sojourn.OutcomeAwait, sojourn.OutcomeSnooze, sojourn.OutcomeHold, sojourn.OutcomeAdvance, sojourn.OutcomeAbort, sojourn.OutcomeCancelled,
+	for _, o := range []sojourn.OutcomeType{sojourn.OutcomeCompleted, sojourn.OutcomeError, sojourn.OutcomeAwait, sojourn.OutcomeSnooze, sojourn.OutcomeHold, sojourn.OutcomeAdvance, sojourn.OutcomeAwaitJobs, sojourn.OutcomeAbort, sojourn.OutcomeCancelled,
 		sojourn.OutcomeUndecodable, sojourn.OutcomeReleased, sojourn.OutcomeDecided, sojourn.OutcomeNoAnswer, sojourn.OutcomeAnswer} {
 		name := string(o)
 		if o == sojourn.OutcomeCancelled {

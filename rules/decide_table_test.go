@@ -17,13 +17,13 @@ import (
 // The rows of the transition table that Decide and Match implement. The others belong to the store:
 // they need a second job, a clock or the inbox.
 var rowsInScope = []string{
-	"S1", "S2", "S3", "S4", "S5", "S6",
+	"S1", "S2", "S3", "S4", "S5", "S6", "S8",
 	"C1", "C2", "C3", "C4", "C5",
-	"F1", "F2", "F3", "F4", "F5", "F6", "F7", "F8", "F9", "F10", "F11", "F13", "F14", "F16",
+	"F1", "F2", "F3", "F4", "F5", "F6", "F7", "F8", "F9", "F10", "F11", "F13", "F14", "F16", "F17",
 	"D1", "D2", "D3",
 	"P1", "P2", "P3", "P4",
 	"M1", "M2", "M3", "M4", "M5",
-	"W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8",
+	"W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W11",
 	"O1", "O3",
 }
 
@@ -168,7 +168,7 @@ func differences(got, want any) []string {
 }
 
 func allDecideCases() []decideCase {
-	return slices.Concat(claimCases, finishCases, stepCases, sweepCases, operatorCases, parentCases)
+	return slices.Concat(claimCases, finishCases, stepCases, sweepCases, operatorCases, parentCases, childCases)
 }
 
 // Every branch is walked with nothing kept, and with two kept responses, which only a final state

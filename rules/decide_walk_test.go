@@ -30,7 +30,8 @@ type lifeKey struct {
 	resumed, claimed, handler, open, given, lost, set bool
 	waited                                            bool // capabilities of the first wait are stale
 	attempt, failures, crashes, held, kept, inHand    int32
-	stage                                             int32
+	stage, waitsFor                                   int32
+	childrenDone                                      bool
 	at                                                [maxSent]place
 	seq                                               [maxSent]uint8 // of kept ones
 	shown                                             [maxSent]bool  // of the taken ones
@@ -47,7 +48,7 @@ func keyOf(l *life) lifeKey {
 	}
 	waited := len(r.Wait.Keys) > 0 || r.Wait.Within > 0
 	return lifeKey{r.State, r.Purpose, r.Resumed, r.Claimed, r.RetryHandler, r.AttemptOpen, r.Given, r.NoPoll, waited, r.Waits > 0 || l.again,
-		r.Attempt, r.Failures, r.Crashes, r.Held, r.Kept, r.InHand, r.Stage, l.at, seq, shown, l.poll}
+		r.Attempt, r.Failures, r.Crashes, r.Held, r.Kept, r.InHand, r.Stage, r.WaitsFor, r.ChildrenDone, l.at, seq, shown, l.poll}
 }
 
 func moves(sc *walkScene) []move {
@@ -65,6 +66,10 @@ func moves(sc *walkScene) []move {
 		{name: "hold of another queue", e: finish(sojourn.Outcome{Type: sojourn.OutcomeHold, Queue: "other", Delay: time.Second})},
 		{name: "advance", e: finish(sojourn.Outcome{Type: sojourn.OutcomeAdvance}), disposes: true},
 		{name: "advance later", e: finish(sojourn.Outcome{Type: sojourn.OutcomeAdvance, Delay: time.Second}), disposes: true},
+		{name: "advance, blocked", e: finishWith(1, sojourn.Outcome{Type: sojourn.OutcomeAdvance, Delay: time.Second}), disposes: true},
+		{name: "await jobs", e: finishWith(2, sojourn.Outcome{Type: sojourn.OutcomeAwaitJobs, Wait: sojourn.Wait{Within: time.Second}})},
+		{name: "await no jobs", e: finish(sojourn.Outcome{Type: sojourn.OutcomeAwaitJobs})},
+		{name: "a job ends", e: parent(sojourn.Failed, sojourn.IgnoreFailure), good: true},
 		{name: "abort", e: finish(sojourn.Outcome{Type: sojourn.OutcomeAbort}), disposes: true},
 		{name: "cancel by the handler", e: finish(sojourn.Outcome{Type: sojourn.OutcomeCancelled}), disposes: true},
 		{name: "undecodable", e: finish(sojourn.Outcome{Type: sojourn.OutcomeUndecodable})},
@@ -250,7 +255,7 @@ func (e *edges) stuck(states int, goal func(k int) bool) int32 {
 // A job's life, walked to its end in every direction: no law is broken in any state, and every
 // state has a way out.
 func TestWalkEveryLife(t *testing.T) {
-	if n := reflect.TypeFor[Row]().NumField(); n != 21 {
+	if n := reflect.TypeFor[Row]().NumField(); n != 22 {
 		t.Fatalf("Row has %d fields: let keyOf and the laws know of the new one", n)
 	}
 	began, total := time.Now(), 0

@@ -304,7 +304,7 @@ func childrenForeign(s *kit.Scene) {
 	alice := s.Tenant("alice", access.Grant{Verbs: []access.Verb{access.VerbAdmin}, Queue: "alice"})
 	bobs := s.Enqueue(sojourn.Key("bobs"), sojourn.Queue("bob"))
 	alice.Enqueue(sojourn.Queue("alice"))
-	c := alice.Claim(kit.From("alice"))
+	c := alice.Claim(kit.From("alice"), kit.By("alice/w"))
 	mine := alice.Job(sojourn.Name("a"), sojourn.Queue("alice"))
 	for what, j := range map[string]sojourn.Job{
 		"a child in another tenant's queue":   alice.Job(sojourn.Name("b"), sojourn.Queue("bob")),

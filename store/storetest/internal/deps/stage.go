@@ -134,7 +134,7 @@ func stageRefused(s *kit.Scene) {
 	secret := s.Enqueue(sojourn.Queue("bob"))
 	alice := s.Tenant("alice", access.Grant{Verbs: []access.Verb{access.VerbAdmin}, Queue: "alice"})
 	alice.Enqueue(sojourn.Queue("alice"))
-	d := alice.Claim(kit.From("alice"))
+	d := alice.Claim(kit.From("alice"), kit.By("alice/w"))
 	o = kit.Advance(d, "")
 	o.Depends = []sojourn.Dependency{{Jobs: []sojourn.ID{secret}}}
 	alice.Is(alice.Reports(o, driver.FinishRefused).Err, sojourn.ErrNotFound, "another tenant's job")
