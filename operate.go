@@ -137,7 +137,7 @@ func (e Edit) Values() Edit {
 
 // Validate checks the ranges. maxBytes bounds args and checkpoint.
 func (e Edit) Validate(maxBytes int) error {
-	if err := e.ValidDepends(); err != nil {
+	if err := e.validDepends(); err != nil {
 		return err
 	}
 	switch e.Action {
@@ -277,7 +277,7 @@ type Gate struct {
 	First ID        `json:"first,omitempty"` // and the first of them
 }
 
-func (e Edit) ValidDepends() error {
+func (e Edit) validDepends() error {
 	switch {
 	case e.Dependents != "" && (e.Dependents != DependentsCancel && e.Dependents != DependentsRelease || e.Action != EditCancel && e.Action != EditPurge):
 		return Invalid("dependents", "%.64q: cancel and purge take cancel or release", e.Dependents)

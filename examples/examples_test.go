@@ -68,6 +68,8 @@ var stories = []struct {
 		`order 2, attempt 1: taken, then something fails`, `order 2, attempt 2: taken`, `order 2 is completed: "packed"; 70 pieces are left`, `jobs: 1`}},
 	{"outbox", "spec:H9, tr:N5", []string{`relay: killed between the queue and the outbox`, `relay: <nil>`, `job orders-1: \{"order":1\}`,
 		`job orders-2: \{"order":2\}`, `job orders-3: \{"order":3\}`, `left in the outbox: 1, because of its kind`}},
+	{"fan-out", "spec:H8, spec:D3, tr:F17, tr:S8, tr:F16, rules:C10", []string{`attempt 1 sends out 3 parts`, `attempt 1 has 18 rows; without \[broken.csv\]`,
+		`the import waits for job 1 \(ready\)`, `approved`, `stage 1 publishes {"rows": 18}`, `completed: {"rows":18}`}},
 	{"nats", "spec:H1, spec:H2, spec:H5", []string{`asking the bank to charge order-42`, `order-42 is completed after attempt 1: {"order":"order-42","approved":true}`}},
 	{"kafka", "spec:H1, spec:H2, spec:H5", []string{`asking the bank to charge order-42`, `order-42 is completed after attempt 1: {"approved":true}`}},
 	{"rabbitmq", "spec:H1, spec:H2, spec:H5", []string{`asking the bank to charge order-42`, `order-42 is completed after attempt 1: {"approved":true}`}},

@@ -7,6 +7,9 @@
 // later statement. So an edge is resolved exactly once, and the transaction that resolves the last
 // one releases the child.
 //
+// A job that advances resolves the edges that wait for its stage, in the same ways. A job that
+// awaits its children has edges to them whose on_failure is awaited.
+//
 // A job that ends decides its children in its own transaction, if they are at most MaxChildren. All
 // others wait in sj_ending, the outbox: those of jobs with more children, and those of a child that
 // ends with its parent. So a cascade goes on by one level a transaction. The process that has

@@ -23,8 +23,8 @@ func (s *Stage) Write(t *txn.Tx) error { return s.links.Write(t) }
 // NextStage decides whether a job may go on in the queue of an outcome with the type advance, and
 // creates the queue if it does not exist. As with a new job, the queue must be one that the caller
 // may enqueue to, and be open together with the job's own windows. Neither its limit nor max_depth
-// refuses anything (rules:C7). Dependencies are those of the stage. An error with a code refuses the
-// outcome, and nothing is written.
+// refuses anything (rules:C7). Dependencies are those of the stage. An error with a code refuses
+// the outcome, and nothing is written.
 func NextStage(t *txn.Tx, was *jobrow.Row, o *sojourn.Outcome, c *access.Caller) (*Stage, error) {
 	s := &Stage{}
 	if err := sojourn.ValidRunAt(o.RunAt, jobrow.Time(t.Now)); err != nil {

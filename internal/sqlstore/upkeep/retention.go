@@ -24,8 +24,9 @@ type Final struct {
 
 // qExpiredJobs finds final jobs of one queue and state that ended before a time. It spares jobs
 // that ended within IDLife, because their enqueue may be repeated, jobs that still hold their key,
-// and awaited children of live jobs, whose results these read. The end counts, not the enqueue, because it is indexed: else each sweep would read all of a
-// queue that finishes more jobs within IDLife than its count.
+// and awaited children of live jobs, whose results these read. The end counts, not the enqueue,
+// because it is indexed: else each sweep would read all of a queue that finishes more jobs within
+// IDLife than its count.
 const (
 	qExpiredJobs = `select f.id, f.finished_us, f.kind, f.key from sj_final f
 		where f.queue = $1 and f.state = $2 and f.finished_us <= $3 and (f.finished_us <= $4 or f.finished_us < $5 or f.finished_us = $5 and f.id <= $6)

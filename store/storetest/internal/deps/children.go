@@ -13,11 +13,11 @@ import (
 
 var childTrials = []kit.Trial{
 	{Name: "a job awaits its children", Law: "The step that awaits children stores them; the same attempt goes on when the last one is final, whatever its end.",
-		Covers: "tr:F17 tr:S8 tr:C2 inv:G1", Run: awaitsChildren},
-	{Name: "a wait for children holds no weight", Law: "A parent at a limit of one does not keep its children from running.", Covers: "tr:F17", Run: noWeight},
+		Covers: "tr:F17 tr:S8 tr:C2 spec:D3 inv:G1", Run: awaitsChildren},
+	{Name: "a wait for children holds no weight", Law: "A parent at a limit of one does not keep its children from running.", Covers: "tr:F17 rules:C10", Run: noWeight},
 	{Name: "no children", Law: "A step that awaits no children goes on at once.", Covers: "tr:F17", Run: noChildren},
 	{Name: "children once", Law: "A name is one job in a stage, however often the step runs; a redrive and a next stage begin with other children.",
-		Covers: "tr:F17 tr:F12 rules:A2", Run: childrenOnce},
+		Covers: "tr:F17 tr:F12 rules:A2 rules:H2 inv:G5", Run: childrenOnce},
 	{Name: "a wait for children that is too long", Law: "The end of within, or the timeout, ends the attempt; the children go on, and the retry waits for them again.",
 		Covers: "tr:W11 tr:F17 inv:J1", Run: childrenTimeout},
 	{Name: "a retry after the children", Law: "A retry keeps that the children are final, and the responses that it has got; asking again for the same is refused.",
