@@ -25,19 +25,15 @@ var breaches = map[string][]string{
 	"queue_reshape":  {`update sj_queue set reshape = -2`},
 	"bucket_full_at": {`insert into sj_bucket (queue, lane, full_at_ns) values ('limited', '', 0)`},
 	"job_id":         {`update sj_job set id = 0 where id = (select max(id) from sj_job)`},
-	"job_kind":       {`update sj_job set kind = ''`},
 
-	"live_state":   {`update sj_live set state = 0 where state = 5`, `update sj_live set state = 7 where state = 5`},
-	"live_purpose": {`update sj_live set purpose = -1 where state = 5`, `update sj_live set purpose = 5 where state = 4`},
+	"live_state": {`update sj_live set state = 0 where state = 5`, `update sj_live set state = 7 where state = 5`},
 	"live_lease": {`update sj_live set lease_until_us = 0 where state = 4`, `update sj_live set lease_until_us = 1 where state = 5`,
 		`update sj_live set state = 4, purpose = 1 where state = 5`},
-	"live_attempt": {`update sj_live set failures = attempt + 1 where state = 5`, `update sj_live set attempt = epoch + 1 where state = 5`},
-	"live_weight":  {`update sj_live set weight = 1000001 where held = 0`},
-	"live_held":    {`update sj_live set held = weight + 1`},
+	"live_weight":  {`update sj_live set weight = 1000001 where held = 0`, `update sj_live set weight = -1 where held = 0`},
+	"live_budgets": {`update sj_live set failures = attempt + 1`, `update sj_live set failures = -1`, `update sj_live set crashes = -1`},
 
-	"key_job":        {`update sj_key set job = 0`},
-	"key_held_until": {`update sj_key set held_until_us = -1`},
-	"key_past_job":   {`insert into sj_key_past (kind, key, job) values ('k', 'k', 0)`},
+	"key_job":      {`update sj_key set job = 0`},
+	"key_past_job": {`insert into sj_key_past (kind, key, job) values ('k', 'k', 0)`},
 
 	"edge_ends":       {edges + `(1, 1, 0, 0, 0)`, edges + `(0, 1, 0, 0, 0)`, edges + `(1, 0, 0, 0, 0)`},
 	"edge_on_failure": {edges + `(1, 2, 5, 0, 0)`, edges + `(1, 2, -1, 0, 0)`},
@@ -46,20 +42,15 @@ var breaches = map[string][]string{
 	"child_counters":  {children + `(1, -1, 0, 'a', 2)`, children + `(1, 1, -1, 'a', 2)`},
 	"ending_state":    {`insert into sj_ending (job, state, done) values (1, 6, 0)`, `insert into sj_ending (job, state, done) values (1, 10, 0)`},
 
-	"final_state": {`update sj_final set state = 6`, `update sj_final set state = 10`},
-	"final_attempt": {`update sj_final set failures = attempt + 1`, `update sj_final set attempt = epoch + 1, failures = 0`,
-		`update sj_final set step_epoch = epoch + 1`, `update sj_final set step_epoch = -1`},
-	"final_weight": {`update sj_final set weight = 1000001`},
+	"final_state":   {`update sj_final set state = 6`, `update sj_final set state = 10`},
+	"final_budgets": {`update sj_final set failures = attempt + 1`, `update sj_final set failures = -1`, `update sj_final set crashes = -1`},
+	"final_weight":  {`update sj_final set weight = 1000001`, `update sj_final set weight = -1`},
 
-	"history_seq":   {`update sj_history set seq = 0`},
 	"history_state": {`update sj_history set state = 0`, `update sj_history set state = 10`},
 	"log_seq":       {`update sj_log set seq = 0`},
 
-	"response_seq":     {`update sj_response set seq = 0 where seq = (select max(seq) from sj_response)`},
 	"response_outcome": {`update sj_response set outcome = 0 where in_hand = 0`, `update sj_response set outcome = 3 where in_hand = 0`, `update sj_response set outcome = 10 where in_hand = 0`},
 	"response_in_hand": {`update sj_response set outcome = 4 where in_hand = 1`, `update sj_response set job = 0 where in_hand = 1`},
-	"response_early":   {`update sj_response set expires_us = 0 where outcome = 2 and job = 0`},
-	"response_wait":    {`update sj_response set wait = -2`},
 	"message_seq":      {`update sj_message set seq = -1`},
 
 	"worker_name":     {`update sj_worker set worker = ''`},
