@@ -22,10 +22,12 @@ type Want struct {
 }
 
 // Wants lists the dependencies by parent, in the order of the ids. The last one on a parent counts.
-func Wants(ds []sojourn.Dependency) []Want {
+// target names the job that an id stands for.
+func Wants(ds []sojourn.Dependency, target func(sojourn.ID) sojourn.ID) []Want {
 	by := map[sojourn.ID]Want{}
 	for _, d := range ds {
 		for _, id := range d.Jobs {
+			id = target(id)
 			by[id] = Want{id, d.OnFailure, d.OnStage, d.MissingOK}
 		}
 	}

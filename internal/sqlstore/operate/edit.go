@@ -74,7 +74,9 @@ var editOp = txn.EachOp("edit", groupcommit.Finish, func(t *txn.Tx, r editReques
 	}
 	r.found = make(map[sojourn.ID]bool, len(found))
 	for i := range found {
-		r.found[found[i].ID] = true
+		if r.edit.Generation == 0 || r.edit.Generation == found[i].Generation {
+			r.found[found[i].ID] = true
+		}
 	}
 	for i, j := range found {
 		state, changed, err := editOne(t, &found[i], &r)

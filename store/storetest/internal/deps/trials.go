@@ -10,7 +10,9 @@ import (
 )
 
 // Trials are all cases of the package.
-func Trials() []kit.Trial { return slices.Concat(lifeTrials, changeTrials, endTrials, tenantTrials) }
+func Trials() []kit.Trial {
+	return slices.Concat(lifeTrials, replaceTrials, changeTrials, endTrials, tenantTrials)
+}
 
 // on is an option for a dependency with an action.
 func on(f sojourn.OnFailure, ids ...sojourn.ID) sojourn.Option {
