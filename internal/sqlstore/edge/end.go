@@ -61,6 +61,15 @@ func Flush(t *txn.Tx) error {
 	return post(t, takeEnded(t)) // one level a transaction
 }
 
+// FlushJoined is Flush in a transaction of the application. The statements of a strictly isolated one
+// may miss dependents that were added since its snapshot; so it leaves all of them to the outbox.
+func FlushJoined(t *txn.Tx) error {
+	if c, ok := t.Conn.(sqldb.Isolated); ok && c.Isolated() {
+		return post(t, takeEnded(t))
+	}
+	return Flush(t)
+}
+
 // takeEnded empties the list of ended jobs with edges. It closes the edges of those that were
 // blocked, and returns the final states of those that have dependents.
 func takeEnded(t *txn.Tx) map[sojourn.ID]sojourn.State {
