@@ -7,6 +7,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/edge"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 )
 
 // linking decides the dependencies of the jobs of one call, after all else of the call was decided.
@@ -219,6 +220,8 @@ func (s *linking) refuse(i int, err error) {
 			s.done[k] = sojourn.Enqueued{Err: sojourn.AtIndex(k, err)}
 		}
 	}
+	j := &s.jobs[i]
+	s.reused = slices.DeleteFunc(s.reused, func(k txn.KindKey) bool { return k == txn.KindKey{Kind: j.Kind, Key: j.Key} }) // of a final job, which keeps it
 	gone := func(k int) bool { return s.done[k].Err != nil }
 	s.fresh, s.replaced = slices.DeleteFunc(s.fresh, gone), slices.DeleteFunc(s.replaced, gone)
 }

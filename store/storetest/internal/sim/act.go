@@ -58,13 +58,16 @@ func (r *run) fault(kinds ...faulty.Fault) faulty.Fault {
 func attempt[A any](r *run, what string, f faulty.Fault, predict func() A, call func() (A, error), again func(), differs func(got, want A) string) (got A, ok bool) {
 	r.result.Calls++
 	clear(r.m.touched)
+	r.m.edges.deep = false
 	var want A
 	if f != faulty.Down {
 		r.tick()
 		want = predict()
+		r.m.edges.flush()
 	}
 	if f == faulty.Twice {
 		want = predict()
+		r.m.edges.flush()
 	}
 	got, err := call()
 	switch f {
@@ -148,6 +151,14 @@ type enqueuedAll struct {
 	Code string
 }
 
+// after lists dependencies.
+func after(ds []sojourn.Dependency) (text string) {
+	for _, d := range ds {
+		text += fmt.Sprintf(" after %v (%s, missing %v)", d.Jobs, d.OnFailure, d.MissingOK)
+	}
+	return text
+}
+
 func (r *run) enqueue(jobs []sojourn.Job, partial bool) {
 	what := "Enqueue"
 	for _, j := range jobs {
@@ -158,8 +169,13 @@ func (r *run) enqueue(jobs []sojourn.Job, partial bool) {
 		if j.Delay > 0 {
 			what += fmt.Sprint(" in ", j.Delay)
 		}
+		what += after(j.Depends)
 	}
-	f := r.fault(faulty.Lost, faulty.Down, faulty.Twice)
+	faults := []faulty.Fault{faulty.Lost, faulty.Down, faulty.Twice}
+	if slices.ContainsFunc(jobs, func(j sojourn.Job) bool { return len(j.Depends) > 0 }) {
+		faults = faults[:2] // between the two calls an ended parent may decide a job, or not yet
+	}
+	f := r.fault(faults...)
 	got, ok := attempt(r, what, f,
 		func() enqueuedAll { done, code := r.m.enqueue(jobs, partial); return enqueuedAll{done, code} },
 		func() (enqueuedAll, error) {
@@ -340,7 +356,7 @@ func (r *run) finish(o sojourn.Outcome) {
 		what += fmt.Sprintf(" %v (mode %d)", o.Wait.Keys, o.Wait.Mode)
 	}
 	if len(o.Next) > 0 {
-		what += fmt.Sprint(" next ", o.Next[0].ID)
+		what += fmt.Sprint(" next ", o.Next[0].ID, after(o.Next[0].Depends))
 	}
 	got, ok := attempt(r, what, r.fault(faulty.Lost, faulty.Down, faulty.Twice),
 		func() driver.Finished { return r.m.finish(o) },
@@ -415,8 +431,24 @@ type item struct {
 
 func (r *run) edit(ids []sojourn.ID, e sojourn.Edit) {
 	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
-	attempt(r, fmt.Sprintf("Edit %s %v generation %d", e.Action, ids, e.Generation), r.fault(faulty.Lost, faulty.Down),
+	what := fmt.Sprintf("Edit %s %v generation %d", e.Action, ids, e.Generation)
+	if e.Dependents != "" {
+		what += ", dependents " + e.Dependents
+	}
+	if e.DependOn != nil {
+		what += after(*e.DependOn)
+	}
+	if e.Undepend != nil {
+		what += fmt.Sprint(" not after ", *e.Undepend)
+	}
+	attempt(r, what, r.fault(faulty.Lost, faulty.Down),
 		func() (want []item) {
+			r.m.edges.beside = map[sojourn.ID]bool{}
+			for _, id := range ids {
+				if j := r.m.jobs[id]; j != nil {
+					r.m.edges.beside[id] = e.Generation == 0 || e.Generation == j.generation
+				}
+			}
 			for _, id := range ids {
 				if j := r.m.jobs[id]; j != nil {
 					state, changed, code := r.m.edit(j, e)
