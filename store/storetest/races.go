@@ -32,7 +32,7 @@ func RaceDependencies(t *testing.T, open func(t *testing.T, o Options) []driver.
 	clock.Store(time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC).UnixMicro())
 	c := &races.Cluster{Ctx: t.Context(), Advance: func(d time.Duration) { clock.Add(d.Microseconds()) }}
 	c.Nodes = open(t, Options{Now: func() time.Time { return time.UnixMicro(clock.Load()) }})
-	for _, q := range races.Queues() {
+	for _, q := range []string{races.Queue, races.Later} {
 		s := sojourn.QueueSettings{Retention: sojourn.Retention{Age: time.Minute, FailedAge: time.Minute}}
 		if err := sojourn.NewClient(c.Nodes[0]).Queues().Set(t.Context(), q, s); err != nil {
 			t.Fatal(err)

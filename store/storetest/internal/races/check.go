@@ -11,12 +11,8 @@ import (
 
 // settle lets everything end that has to: the outbox, and what is due.
 func (r *round) settle() error {
-	for range 3 {
-		if _, err := r.first.Sweep(r.Ctx, 1000); err != nil {
-			return err
-		}
-	}
-	return nil
+	_, err := r.first.Sweep(r.Ctx, 1000)
+	return err
 }
 
 // jobs are the jobs of the round that are stored.

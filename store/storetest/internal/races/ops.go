@@ -42,7 +42,7 @@ func (r *round) endParent() (string, func(driver.Store) error) {
 	case sojourn.OutcomeAbort:
 		o.Reason = "x"
 	case sojourn.OutcomeAdvance:
-		o.Queue = laterOf(r.seed)
+		o.Queue = Later
 	case sojourn.OutcomeCompleted:
 		if r.chance(40) {
 			next := r.id()

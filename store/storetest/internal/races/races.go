@@ -34,22 +34,16 @@ type Cluster struct {
 // Together is how many rounds run at once.
 const Together = 16
 
+// Queue and Later are the queues of all rounds, and of their next stages.
 const (
-	kind  = "step"
-	lease = time.Hour
+	Queue = "race"
+	Later = "later"
 )
 
-// Queues are the queues of all rounds.
-func Queues() (names []string) {
-	for i := range uint64(Together) {
-		names = append(names, queueOf(i), laterOf(i))
-	}
-	return names
-}
+const lease = time.Hour
 
-// queueOf and laterOf are the queues of the round of a seed, and of its next stages.
-func queueOf(seed uint64) string { return fmt.Sprint("race", seed%Together) }
-func laterOf(seed uint64) string { return fmt.Sprint("later", seed%Together) }
+// kindOf is the kind of the jobs of the round of a seed, which claims no others.
+func kindOf(seed uint64) string { return fmt.Sprint("step", seed%Together) }
 
 // round is a few jobs, and calls about them at once.
 type round struct {
@@ -218,7 +212,7 @@ func (r *round) id() sojourn.ID {
 func (r *round) claim() error {
 	for {
 		cs, err := r.first.Claim(r.Ctx, driver.ClaimRequest{Worker: fmt.Sprint("w", r.seed%Together), Number: r.claims.Add(1),
-			Queues: []string{queueOf(r.seed), laterOf(r.seed)}, Kinds: []string{kind}, Max: 100, Capacity: 1 << 40, Lease: lease})
+			Queues: []string{Queue, Later}, Kinds: []string{kindOf(r.seed)}, Max: 100, Capacity: 1 << 40, Lease: lease})
 		if err != nil || len(cs) == 0 {
 			return err
 		}
@@ -229,7 +223,7 @@ func (r *round) claim() error {
 }
 
 func (r *round) job(id sojourn.ID, options ...sojourn.Option) sojourn.Job {
-	j := *sojourn.NewJob(kind, nil, append([]sojourn.Option{sojourn.Queue(queueOf(r.seed))}, options...)...)
+	j := *sojourn.NewJob(kindOf(r.seed), nil, append([]sojourn.Option{sojourn.Queue(Queue)}, options...)...)
 	j.ID = id
 	return j
 }

@@ -35,7 +35,11 @@ func (g *graph) set(child, parent sojourn.ID, l link) {
 		g.of[child] = map[sojourn.ID]*link{}
 	}
 	g.of[child][parent] = &l
-	if p := g.m.jobs[parent]; p != nil && p.State.Live() && !p.named { // its row notes it
+}
+
+// name notes on the row of a live job that another one depends on it.
+func (g *graph) name(parent sojourn.ID) {
+	if p := g.m.jobs[parent]; p != nil && p.State.Live() && !p.named {
 		p.named, p.updated = true, g.m.now
 		g.m.touched[parent] = true
 	}
@@ -220,7 +224,10 @@ func (g *graph) change(j *job, e sojourn.Edit) (commit func(), code string) {
 	return func() {
 		g.of[j.ID] = map[sojourn.ID]*link{}
 		for parent, l := range next {
-			g.set(j.ID, parent, l) // those of before have noted it by now
+			g.set(j.ID, parent, l)
+		}
+		for _, id := range parents {
+			g.name(id)
 		}
 		maps.Copy(g.outbox, post)
 		j.WaitsFor += opens

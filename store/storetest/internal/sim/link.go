@@ -172,6 +172,7 @@ func (p *plan) block(j *job) {
 	j.WaitsFor = 0
 	for parent, l := range p.linked[j.ID] {
 		p.m.edges.set(j.ID, parent, l)
+		p.m.edges.name(parent)
 		if l.open {
 			j.State = sojourn.Blocked
 			j.WaitsFor++
