@@ -54,5 +54,13 @@ func RaceDependencies(t *testing.T, open func(t *testing.T, o Options) []driver.
 			}
 		}
 	}
+	for i := range uint64(rounds / 10) {
+		if err := c.RunCycle(first + i); err != nil {
+			t.Fatalf("a cycle: %v", err)
+		}
+	}
+	if err := c.Check(); err != nil {
+		t.Fatal("after the cycles:", err)
+	}
 	t.Logf("%d rounds from seed %d on %d stores in %v", rounds, first, len(c.Nodes), time.Since(began).Round(time.Millisecond))
 }

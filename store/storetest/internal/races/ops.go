@@ -1,7 +1,10 @@
 package races
 
 import (
+	"errors"
 	"fmt"
+	"strings"
+	"time"
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/driver"
@@ -111,4 +114,67 @@ func (r *round) byHand(id sojourn.ID) (string, func(driver.Store) error) {
 		e.Dependents = oneOf(r, "", sojourn.DependentsCancel, sojourn.DependentsRelease)
 	}
 	return fmt.Sprintf("%s job %d, dependents %q", e.Action, id, e.Dependents), func(s driver.Store) error { return r.edit(s, id, e) }
+}
+
+// RunCycle adds dependencies that would close a cycle together, each on another node at the same
+// time. At least one must be refused, and then all jobs must end.
+func (c *Cluster) RunCycle(seed uint64) error {
+	r := c.round(seed)
+	c.Advance(time.Minute)
+	refused, err := r.cycle()
+	if err == nil && refused == 0 {
+		err = errors.New("the dependencies form a cycle, and none was refused")
+	}
+	if err == nil {
+		err = r.drive()
+	}
+	if err != nil {
+		return fmt.Errorf("seed %d: %w\n%s", seed, err, strings.Join(r.log, "\n"))
+	}
+	return nil
+}
+
+// cycle stores jobs that wait for one that runs, lets each depend on the next one, and returns how
+// many of these calls were refused.
+func (r *round) cycle() (refused int, err error) {
+	if err := r.draw(); err != nil {
+		return 0, err
+	}
+	r.parents = []sojourn.ID{r.id()}
+	if err := r.enqueue(r.first, r.job(r.parents[0])); err != nil {
+		return 0, err
+	}
+	if err := r.claim(); err != nil {
+		return 0, err
+	}
+	for range 2 + r.dice.IntN(3) {
+		id := r.id()
+		r.children = append(r.children, id)
+		if err := r.enqueue(r.first, r.job(id, sojourn.DependsOn(r.parents[0]), sojourn.Key(fmt.Sprint("k", id)))); err != nil {
+			return 0, err
+		}
+	}
+	calls := make([]func(driver.Store) error, len(r.children))
+	for i, id := range r.children {
+		next := r.children[(i+1)%len(r.children)]
+		if r.chance(50) {
+			j := r.job(r.id(), sojourn.Key(fmt.Sprint("k", id)), sojourn.OnKeyConflict(sojourn.Replace), sojourn.DependsOn(next))
+			r.say("at once, node %d: replace job %d by %s", i%len(r.Nodes), id, text(j))
+			calls[i] = func(s driver.Store) error { return r.enqueue(s, j) }
+			continue
+		}
+		r.say("at once, node %d: add to job %d a dependency on job %d", i%len(r.Nodes), id, next)
+		e := sojourn.Edit{Action: sojourn.EditChange, By: "ops", DependOn: &[]sojourn.Dependency{{Jobs: []sojourn.ID{next}}}}
+		calls[i] = func(s driver.Store) error { return r.edit(s, id, e) }
+	}
+	errs := r.atOnce(calls)
+	for i, err := range errs {
+		if err != nil && sojourn.ErrorCode(err) != sojourn.CodeConflict {
+			return 0, fmt.Errorf("call %d: %w", i, err)
+		}
+		if err != nil {
+			refused++
+		}
+	}
+	return refused, nil
 }

@@ -62,7 +62,6 @@ type round struct {
 	stored map[sojourn.ID]bool // was it blocked first?
 	next   map[sojourn.ID]bool // that were stored with the end of a step
 	lost   map[sojourn.ID]bool // that must not be stored
-	errs   []error
 }
 
 // Run runs the rounds of some seeds at once, at most Together that follow each other. The error
@@ -70,9 +69,7 @@ type round struct {
 func (c *Cluster) Run(seeds []uint64) error {
 	rounds := make([]*round, len(seeds))
 	for i, seed := range seeds {
-		dice := rand.New(rand.NewPCG(seed, 23))
-		rounds[i] = &round{Cluster: c, seed: seed, dice: dice, first: c.Nodes[dice.IntN(len(c.Nodes))], leases: map[sojourn.ID]sojourn.Lease{},
-			stored: map[sojourn.ID]bool{}, next: map[sojourn.ID]bool{}, lost: map[sojourn.ID]bool{}}
+		rounds[i] = c.round(seed)
 	}
 	c.Advance(sojourn.IDLife + time.Minute)
 	if err := together(rounds, (*round).setUp); err != nil {
@@ -82,6 +79,12 @@ func (c *Cluster) Run(seeds []uint64) error {
 		c.Advance(sojourn.IDLife + time.Minute)
 	}
 	return together(rounds, (*round).live)
+}
+
+func (c *Cluster) round(seed uint64) *round {
+	dice := rand.New(rand.NewPCG(seed, 23))
+	return &round{Cluster: c, seed: seed, dice: dice, first: c.Nodes[dice.IntN(len(c.Nodes))], leases: map[sojourn.ID]sojourn.Lease{},
+		stored: map[sojourn.ID]bool{}, next: map[sojourn.ID]bool{}, lost: map[sojourn.ID]bool{}}
 }
 
 // together runs a phase of all rounds.
@@ -107,20 +110,10 @@ func (r *round) live() error {
 	for i := range calls {
 		calls[i] = r.call(i)
 	}
-	start := make(chan struct{})
-	var all sync.WaitGroup
-	for i, call := range calls {
-		all.Go(func() {
-			<-start
-			if err := call(r.Nodes[i%len(r.Nodes)]); err != nil && !refusal(err) {
-				r.failed(fmt.Errorf("call %d: %w", i, err))
-			}
-		})
-	}
-	close(start)
-	all.Wait()
-	for _, err := range r.errs {
-		return err
+	for i, err := range r.atOnce(calls) {
+		if err != nil && !refusal(err) {
+			return fmt.Errorf("call %d: %w", i, err)
+		}
 	}
 	if err := r.afterwards(); err != nil {
 		return err
@@ -131,6 +124,22 @@ func (r *round) live() error {
 	return r.histories()
 }
 
+// atOnce runs calls at the same time, each on another node.
+func (r *round) atOnce(calls []func(driver.Store) error) []error {
+	errs := make([]error, len(calls))
+	start := make(chan struct{})
+	var all sync.WaitGroup
+	for i, call := range calls {
+		all.Go(func() {
+			<-start
+			errs[i] = call(r.Nodes[i%len(r.Nodes)])
+		})
+	}
+	close(start)
+	all.Wait()
+	return errs
+}
+
 // refusal reports whether a call was refused by a rule, which is an answer as good as any other.
 func refusal(err error) bool {
 	switch sojourn.ErrorCode(err) {
@@ -138,12 +147,6 @@ func refusal(err error) bool {
 		return true
 	}
 	return false
-}
-
-func (r *round) failed(err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.errs = append(r.errs, err)
 }
 
 func (r *round) say(format string, a ...any) { r.log = append(r.log, "  "+fmt.Sprintf(format, a...)) }
