@@ -103,11 +103,6 @@ func (s *linking) lock() (err error) {
 			}
 		}
 	}
-	if len(s.replaced) > 0 { // two edges that are added at once must not close a cycle
-		if err := edge.LockCycles(s.Tx); err != nil {
-			return err
-		}
-	}
 	s.parents, err = edge.Lock(s.Tx, ids, s.caller)
 	if err == nil && s.Ending != nil {
 		s.parents.Completes(s.Ending.ID)
