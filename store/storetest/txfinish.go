@@ -211,6 +211,23 @@ func txCallers(s *txScene) {
 	x.rollback()
 }
 
+func txFinishWithJobs(s *txScene) {
+	c := s.Running()
+	waiting, next := s.Enqueue(sojourn.DependsOn(c.Job.ID)), s.Job(sojourn.DependsOn(c.Job.ID))
+	x := s.begin()
+	s.Must(x.finish(kit.Follow(c, next)), "FinishTx")
+	x.rollback()
+	s.Gone(next.ID)
+	s.State(waiting, sojourn.Blocked)
+	x = s.begin()
+	s.Must(x.finish(kit.Follow(c, next)), "FinishTx")
+	s.State(waiting, sojourn.Blocked)
+	x.commit()
+	for _, id := range []sojourn.ID{waiting, next.ID} {
+		s.State(id, sojourn.Ready)
+	}
+}
+
 func txFinishParent(s *txScene) {
 	parent := s.Enqueue()
 	waiting := s.EnqueueMany(700, sojourn.DependsOn(parent))

@@ -14,6 +14,7 @@ var endTrials = []kit.Trial{
 		Covers: "tr:S3 tr:S4 tr:S5 spec:D7", Run: onFailure},
 	{Name: "every end of a parent counts", Law: "Whatever ends a parent decides its dependents: the handler, an operator, a deadline, a lost lease.",
 		Covers: "tr:S4 tr:S5 spec:D7 inv:G1", Run: everyEnd},
+	{Name: "a next stage is no end", Law: "A job that goes on to its next stage releases nothing that waits for its end.", Covers: "tr:F16 spec:D5 inv:G1", Run: nextStage},
 	{Name: "a redrive resolves what still stands", Law: "A failed parent that is redriven and completes releases the jobs that still wait for it.",
 		Covers: "tr:S4 tr:S3 spec:D7 rules:C6", Run: redriven},
 	{Name: "a cascade", Law: "A chain of dependents ends one after the other, each by its own action.", Covers: "tr:S5 inv:G4", Run: cascade},
@@ -77,6 +78,16 @@ func everyEnd(s *kit.Scene) {
 	for id := range children {
 		settle(s, id, sojourn.Failed)
 	}
+}
+
+func nextStage(s *kit.Scene) {
+	parent := s.Enqueue()
+	child := s.Enqueue(sojourn.DependsOn(parent))
+	s.Finish(kit.Advance(take(s, parent), ""), sojourn.Ready)
+	s.Sweep()
+	waits(s, child, 1)
+	s.Finish(kit.Completed(take(s, parent)), sojourn.Completed)
+	s.State(child, sojourn.Ready)
 }
 
 func redriven(s *kit.Scene) {
