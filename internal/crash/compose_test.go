@@ -56,7 +56,7 @@ func handleComposed(w *worker.Worker, c *sojourn.Client) {
 	})
 }
 
-// compose stores composed jobs until it is stopped: a diamond of dependencies, or one of the others.
+// compose stores composed jobs until it is stopped: a diamond of dependencies, or others.
 func compose(ctx context.Context, c *sojourn.Client) {
 	for ctx.Err() == nil {
 		first, err := c.Store().IDs(ctx, 5)
@@ -176,22 +176,22 @@ func releasedOnce(t *testing.T, c *sojourn.Client, id sojourn.ID) {
 // TestKillComposed kills a process in the middle of dependencies, next jobs, stages and ticks
 // (inv:G1, inv:G2, inv:E1, inv:A1).
 func TestKillComposed(t *testing.T) {
-	killComposed(t, filepath.Join(t.TempDir(), "crash.db"), cycles(t))
+	killComposed(t, filepath.Join(t.TempDir(), "crash.db"), cycles(t), 100*time.Millisecond)
 }
 
 // TestKillComposedPostgres does so on PostgreSQL.
 func TestKillComposedPostgres(t *testing.T) {
-	killComposed(t, newDatabase(t).URL, cycles(t))
+	killComposed(t, newDatabase(t).URL, cycles(t), 1500*time.Millisecond) // it sweeps each half second
 }
 
-func killComposed(t *testing.T, address string, n int) {
+func killComposed(t *testing.T, address string, n int, least time.Duration) {
 	t.Helper()
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	l := newLedger()
 	for range n {
-		l.run(t, childComposes, address, time.Duration(100+random.IntN(900))*time.Millisecond+startUp)
+		l.run(t, childComposes, address, least+time.Duration(random.IntN(900))*time.Millisecond+startUp)
 	}
 	l.run(t, childDrains, address, 0)
 	r := l.audit(t, address)

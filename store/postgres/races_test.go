@@ -24,3 +24,8 @@ func TestRaceDependencies(t *testing.T) {
 		return nodes
 	}, 300)
 }
+
+// TestScaleDependencies measures the cost of members. SOJOURN_DEPS=100000 runs it.
+func TestScaleDependencies(t *testing.T) {
+	storetest.ScaleDependencies(t, func(t *testing.T) driver.Store { return driver.Of(open(t, Schema(newSchema(t)), AutoMigrate())) })
+}

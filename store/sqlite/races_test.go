@@ -23,3 +23,14 @@ func TestRaceDependencies(t *testing.T) {
 		return nodes
 	}, rounds)
 }
+
+// TestScaleDependencies measures the cost of members. SOJOURN_DEPS=100000 runs it.
+func TestScaleDependencies(t *testing.T) {
+	storetest.ScaleDependencies(t, func(t *testing.T) driver.Store {
+		c, err := Open(fileTest(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return driver.Of(c)
+	})
+}

@@ -13,11 +13,11 @@ import (
 	"github.com/sojourn-queue/sojourn/store/storetest/internal/races"
 )
 
-// RaceDependencies lets calls about dependencies meet: ends of parents, new and replaced children,
+// RaceDependencies lets calls about dependencies meet: ends of parents, new and replaced jobs,
 // changed edges, cancels, redrives and purges, each on another of the stores that open returns,
-// which share one database. After each round every job must end, released once. SOJOURN_RACES sets
-// the number of rounds, SOJOURN_RACES_FIRST the first seed, which is otherwise random and printed. A
-// failure prints the calls of its round.
+// which share one database. After each round every job must end, released once. SOJOURN_RACES
+// sets the number of rounds, SOJOURN_RACES_FIRST the first seed, which is otherwise random and
+// printed. A failure prints the calls of its round.
 func RaceDependencies(t *testing.T, open func(t *testing.T, o Options) []driver.Store, rounds int) {
 	rounds = number(t, "SOJOURN_RACES", rounds)
 	first := rand.Uint64N(1 << 40)

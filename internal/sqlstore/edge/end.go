@@ -62,7 +62,7 @@ func Flush(t *txn.Tx) error {
 }
 
 // FlushJoined is Flush in a transaction of the application. The statements of a strictly isolated
-// one may miss dependents that were added since its snapshot; so it leaves all of them to the outbox.
+// one may miss dependents that were added since its snapshot, so it leaves them to the outbox.
 func FlushJoined(t *txn.Tx) error {
 	if c, ok := t.Conn.(sqldb.Isolated); ok && c.Isolated() {
 		return post(t, takeEnded(t))

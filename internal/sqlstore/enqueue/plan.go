@@ -73,8 +73,8 @@ func (b *Batch) Plan(req Request) ([]sojourn.Enqueued, error) {
 	return b.done, nil
 }
 
-// lockParents locks what comes before the rows of jobs that the call may replace: two edges that are
-// added at once must not close a cycle.
+// lockParents locks what comes before the rows of jobs that the call may replace: two edges that
+// are added at once must not close a cycle.
 func (b *Batch) lockParents() error {
 	ds := relinked(b.jobs)
 	if len(ds) == 0 {

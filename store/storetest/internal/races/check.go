@@ -38,8 +38,8 @@ func (r *round) all() []sojourn.ID {
 	return slices.Compact(ids)
 }
 
-// afterwards checks the jobs when all calls have returned: next jobs are stored exactly with the end
-// of their step, and no job was released before its parents have ended.
+// afterwards checks the jobs when all calls have returned: next jobs are stored exactly with the
+// end of their step, and no job was released before its parents have ended.
 func (r *round) afterwards() error {
 	if err := r.settle(); err != nil {
 		return err

@@ -151,14 +151,6 @@ type enqueuedAll struct {
 	Code string
 }
 
-// after lists dependencies.
-func after(ds []sojourn.Dependency) (text string) {
-	for _, d := range ds {
-		text += fmt.Sprintf(" after %v (%s, missing %v)", d.Jobs, d.OnFailure, d.MissingOK)
-	}
-	return text
-}
-
 func (r *run) enqueue(jobs []sojourn.Job, partial bool) {
 	what := "Enqueue"
 	for _, j := range jobs {
@@ -419,62 +411,6 @@ func (p reply) text() string {
 		text += ", progress"
 	}
 	return text
-}
-
-// item is the answer of Edit for one job.
-type item struct {
-	ID      sojourn.ID
-	State   sojourn.State
-	Changed bool
-	Code    string
-}
-
-func (r *run) edit(ids []sojourn.ID, e sojourn.Edit) {
-	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
-	what := fmt.Sprintf("Edit %s %v generation %d", e.Action, ids, e.Generation)
-	if e.Dependents != "" {
-		what += ", dependents " + e.Dependents
-	}
-	if e.DependOn != nil {
-		what += after(*e.DependOn)
-	}
-	if e.Undepend != nil {
-		what += fmt.Sprint(" not after ", *e.Undepend)
-	}
-	attempt(r, what, r.fault(faulty.Lost, faulty.Down),
-		func() (want []item) {
-			r.m.edges.beside = map[sojourn.ID]bool{}
-			for _, id := range ids {
-				if j := r.m.jobs[id]; j != nil {
-					r.m.edges.beside[id] = e.Generation == 0 || e.Generation == j.generation
-				}
-			}
-			for _, id := range ids {
-				if j := r.m.jobs[id]; j != nil {
-					state, changed, code := r.m.edit(j, e)
-					want = append(want, item{id, state, changed, code})
-				}
-			}
-			return want
-		},
-		func() (got []item, err error) {
-			answer, err := r.store.Edit(r.ctx, sojourn.Filter{IDs: ids}, e)
-			for _, i := range answer.Items {
-				got = append(got, item{i.ID, i.State, i.Changed, sojourn.ErrorCode(i.Err)})
-			}
-			return got, err
-		}, nil,
-		func(got, want []item) string {
-			if !slices.Equal(got, want) {
-				return fmt.Sprintf("answered %+v, want %+v", got, want)
-			}
-			return ""
-		})
-	for _, id := range ids {
-		if j := r.m.jobs[id]; j == nil || j.State != sojourn.Running {
-			r.ledger.over(id)
-		}
-	}
 }
 
 func (r *run) sweep(limit int) {

@@ -1,10 +1,11 @@
 package sim
 
 import (
+	"fmt"
 	"slices"
-	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/store/storetest/internal/faulty"
 )
 
 // dependency is one on some jobs, mostly on live ones, now and then on one that does not exist.
@@ -68,7 +69,7 @@ func (r actor) changeEdges() {
 }
 
 // unblock removes the dependencies of the jobs that wait for none but ended jobs.
-func (r *run) unblock() {
+func unblock(r *run) {
 	for _, j := range r.m.that(func(j *job) bool { return j.State == sojourn.Blocked }) {
 		waits := false
 		for parent, l := range r.m.edges.of[j.ID] {
@@ -82,7 +83,7 @@ func (r *run) unblock() {
 }
 
 // edgesAre compares the dependencies of a job with those of the model.
-func (r *run) edgesAre(j *job) {
+func edgesAre(r *run, j *job) {
 	found, err := r.store.Find(r.ctx, sojourn.Filter{ParentsOf: j.ID, Limit: sojourn.MaxFind})
 	if err != nil {
 		r.fail("Find the parents of %d: %v", j.ID, err)
@@ -103,5 +104,70 @@ func (r *run) edgesAre(j *job) {
 	}
 }
 
-// patience bounds the real time in which a store decides the dependents of ended jobs after a call.
-const patience = 20 * time.Second
+// patience is how often a run looks, a millisecond apart, until a store has decided the dependents
+// of ended jobs after a call.
+const patience = 20_000
+
+// after lists dependencies.
+func after(ds []sojourn.Dependency) (text string) {
+	for _, d := range ds {
+		text += fmt.Sprintf(" after %v (%s, missing %v)", d.Jobs, d.OnFailure, d.MissingOK)
+	}
+	return text
+}
+
+// item is the answer of Edit for one job.
+type item struct {
+	ID      sojourn.ID
+	State   sojourn.State
+	Changed bool
+	Code    string
+}
+
+func (r *run) edit(ids []sojourn.ID, e sojourn.Edit) {
+	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
+	what := fmt.Sprintf("Edit %s %v generation %d", e.Action, ids, e.Generation)
+	if e.Dependents != "" {
+		what += ", dependents " + e.Dependents
+	}
+	if e.DependOn != nil {
+		what += after(*e.DependOn)
+	}
+	if e.Undepend != nil {
+		what += fmt.Sprint(" not after ", *e.Undepend)
+	}
+	attempt(r, what, r.fault(faulty.Lost, faulty.Down),
+		func() (want []item) {
+			r.m.edges.beside = map[sojourn.ID]bool{}
+			for _, id := range ids {
+				if j := r.m.jobs[id]; j != nil {
+					r.m.edges.beside[id] = e.Generation == 0 || e.Generation == j.generation
+				}
+			}
+			for _, id := range ids {
+				if j := r.m.jobs[id]; j != nil {
+					state, changed, code := r.m.edit(j, e)
+					want = append(want, item{id, state, changed, code})
+				}
+			}
+			return want
+		},
+		func() (got []item, err error) {
+			answer, err := r.store.Edit(r.ctx, sojourn.Filter{IDs: ids}, e)
+			for _, i := range answer.Items {
+				got = append(got, item{i.ID, i.State, i.Changed, sojourn.ErrorCode(i.Err)})
+			}
+			return got, err
+		}, nil,
+		func(got, want []item) string {
+			if !slices.Equal(got, want) {
+				return fmt.Sprintf("answered %+v, want %+v", got, want)
+			}
+			return ""
+		})
+	for _, id := range ids {
+		if j := r.m.jobs[id]; j == nil || j.State != sojourn.Running {
+			r.ledger.over(id)
+		}
+	}
+}

@@ -237,8 +237,8 @@ func (g *graph) change(j *job, e sojourn.Edit) (commit func(), code string) {
 	}, ""
 }
 
-// clear predicts the effect of a cancel or purge on the dependents: a conflict if one would wait for
-// ever. gone says that no redrive can follow.
+// clear predicts the effect of a cancel or purge on the dependents: a conflict if one would wait
+// for ever. gone says that no redrive can follow.
 func (g *graph) clear(id sojourn.ID, dependents string, gone bool) (open bool, code string) {
 	action := map[string]sojourn.OnFailure{sojourn.DependentsCancel: sojourn.CancelOnFailure, sojourn.DependentsRelease: sojourn.IgnoreFailure}[dependents]
 	var set []*link

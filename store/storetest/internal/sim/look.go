@@ -24,7 +24,7 @@ func (r *run) look() {
 			f.States = append(f.States, j.State) // with states the store reads faster
 		}
 	}
-	found, err := r.find(f)
+	found, err := find(r, f)
 	if err == nil && len(found) != len(f.States) { // read again for the error report
 		f.States = nil
 		found, err = r.store.Find(r.ctx, f)
@@ -35,17 +35,17 @@ func (r *run) look() {
 	r.compare(ids, found)
 }
 
-// find reads jobs. After a call that has ended jobs with dependents at several levels it waits until
-// the store has decided all of them.
-func (r *run) find(f sojourn.Filter) (found []sojourn.Job, err error) {
-	for until := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+// find reads jobs. After a call that has ended jobs with dependents at several levels it waits
+// until the store has decided all of them.
+func find(r *run, f sojourn.Filter) (found []sojourn.Job, err error) {
+	for tries := 0; ; time.Sleep(time.Millisecond) {
 		found, err = r.store.Find(r.ctx, f)
 		same := len(found) == len(f.States)
 		for i := range found {
 			w := r.m.jobs[found[i].ID]
 			same = same && w != nil && shown(&found[i]) == r.m.shows(w)
 		}
-		if err != nil || same || !r.m.edges.deep || time.Now().After(until) {
+		if tries++; err != nil || same || !r.m.edges.deep || tries > patience {
 			return found, err
 		}
 	}
@@ -210,7 +210,7 @@ func (r *run) audit() {
 	for i, j := range r.m.ordered() {
 		if i%3 == r.n(3) || r.calm {
 			r.historyIs(j)
-			r.edgesAre(j)
+			edgesAre(r, j)
 		}
 	}
 	if c, ok := r.store.Store.(driver.Checker); ok {

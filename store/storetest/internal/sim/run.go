@@ -173,7 +173,7 @@ func (r *run) live() {
 	}
 	for range rounds {
 		r.sweep(1000)
-		r.unblock()
+		unblock(r)
 		for _, j := range r.m.that(func(j *job) bool { return j.State == sojourn.Awaiting }) {
 			r.answerWait(j)
 		}
