@@ -1,10 +1,11 @@
-# Targets: test test-all mutants check cross sim conform crash crash-http faults outage overload silent soak fuzz calendar bench othersqlite
+# Targets: test test-all mutants check cross sim races conform crash crash-http faults outage overload silent soak fuzz calendar bench othersqlite
 
 SHELL := /bin/bash
 FUZZTIME ?= 30s
 FIRST ?= 1
 SEEDS ?= 1000
 ROUNDS ?= 20
+RACES ?= 20000
 CYCLES ?= 50
 JOBS ?= 20000
 STORE ?= sqlite
@@ -21,7 +22,7 @@ PLATFORMS := darwin/arm64 windows/amd64
 # SQLite is C translated to Go. The race detector makes it 33 times slower and finds nothing of ours in it, so it goes without.
 RACEFLAGS := -race -gcflags='modernc.org/...=-race=false'
 
-.PHONY: test test-all mutants check vet demo-brokers test-brokers benchmodules outside staticcheck format generated cross sim conform crash crash-http faults outage overload silent soak fuzz calendar bench othersqlite
+.PHONY: test test-all mutants check vet demo-brokers test-brokers benchmodules outside staticcheck format generated cross sim races conform crash crash-http faults outage overload silent soak fuzz calendar bench othersqlite
 
 # The packages that make test runs a second time, with the race detector: the client, the limiter of connections, the engine without a database,
 # and the worker over a store in memory. Their concurrency is their own. The walks over the rules have one goroutine.
@@ -110,6 +111,10 @@ test-brokers:
 sim:
 	set -o pipefail; SOJOURN_SIM_FIRST=$(FIRST) SOJOURN_SIM_SEEDS=$(SEEDS) \
 	go test -vet=off -count=1 -timeout 30m -v -run '^TestSimulation$$' ./store/sqlite | grep -vE '^ *(=== |--- PASS: .*/seeds)'
+
+# Calls about dependencies that meet on eight nodes of PostgreSQL. A failure prints its seed and its calls. make test-all runs 300 rounds.
+races:
+	CI=true SOJOURN_RACES=$(RACES) go test -vet=off -count=1 -timeout 3h -v -run '^TestRaceDependencies$$' ./store/postgres
 
 # The conformance suite with other orders and bytes. A failure names its seed: make conform FIRST=seed ROUNDS=1 repeats it.
 conform:

@@ -88,16 +88,28 @@ func child(mode, file string) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	var group sync.WaitGroup
-	if mode != childDrains {
+	if mode != childDrains && mode != childComposes {
 		for range 4 {
 			group.Go(func() { produce(ctx, c, mode == childAckEarly) })
 		}
 	}
-	o := worker.Options{Concurrency: 8, Grace: time.Second}
+	switch mode {
+	case childComposes:
+		group.Go(func() { declare(ctx, c) })
+		for range 2 {
+			group.Go(func() { compose(ctx, c) })
+		}
+	case childDrains:
+		if err := deleteSchedules(ctx, c); err != nil {
+			return err
+		}
+	}
+	o := worker.Options{Concurrency: 8, Grace: time.Second, Queues: []string{"default", "stages"}}
 	if onServer(file) { // no lock tells that a process is gone: its leases have to end
 		o.Lease, o.SweepEvery = 2*time.Second, 500*time.Millisecond
 	}
 	w := worker.New(c, o)
+	handleComposed(w, c)
 	worker.Handle(w, plain, func(_ context.Context, job *sojourn.Job, _ int) error {
 		say("run %d %d", job.ID, job.Epoch)
 		return nil
@@ -161,7 +173,7 @@ func answerLater(ctx context.Context, c *sojourn.Client, r *sojourn.Response) {
 
 // untilNothingLives polls until every job is final.
 func untilNothingLives(ctx context.Context, c *sojourn.Client) {
-	live := sojourn.Filter{Limit: 1, States: []sojourn.State{sojourn.Scheduled, sojourn.Ready, sojourn.Running, sojourn.Awaiting, sojourn.Errored}}
+	live := sojourn.Filter{Limit: 1, States: []sojourn.State{sojourn.Blocked, sojourn.Scheduled, sojourn.Ready, sojourn.Running, sojourn.Awaiting, sojourn.Errored}}
 	for {
 		jobs, err := c.Store().Find(ctx, live)
 		if err == nil && len(jobs) == 0 || errors.Is(err, context.Canceled) {

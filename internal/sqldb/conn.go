@@ -71,6 +71,13 @@ type DurableJoiner interface {
 	ReadDurably() error
 }
 
+// Isolated is an optional ability of a Joined.
+type Isolated interface {
+	// Isolated reports whether the statements of the transaction read one snapshot, so that they
+	// miss what others have committed since.
+	Isolated() bool
+}
+
 // Clocked is an optional ability of a Conn whose database has its own clock, such as a server that
 // several machines use.
 type Clocked interface {

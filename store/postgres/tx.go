@@ -94,8 +94,10 @@ func txStore(c *sojourn.Client) (driver.TxStore, error) {
 	return nil, sojourn.Invalid("client", "its store (%T) cannot work inside of a transaction; use a client of postgres.Open", driver.Of(c))
 }
 
-// qSecret reads a value that only the store's own database has, and its clock.
-const qSecret = `select value, cast(extract(epoch from clock_timestamp()) * 1000000 as bigint) from sj_meta where name = 'secret'`
+// qSecret reads a value that only the store's own database has, its clock, and the isolation of the
+// transaction.
+const qSecret = `select value, cast(extract(epoch from clock_timestamp()) * 1000000 as bigint),
+	case when current_setting('transaction_isolation') like 'read%' then 0 else 1 end from sj_meta where name = 'secret'`
 
 // undefinedTable and undefinedSchema are the server's codes where the tables are not in reach.
 const (
@@ -108,26 +110,27 @@ const (
 func (d *DB) Join(ctx context.Context, in any, secret string) (sqldb.Joined, error) {
 	var j sqldb.Joined
 	var clock *int64
+	var isolated *bool
 	switch tx := in.(type) {
 	case pgx.Tx:
 		if _, err := tx.Exec(ctx, savepoint); err != nil { // pgx refuses it if tx is over: its connection may have a new user
 			return nil, err
 		}
-		own := &joined{conn{ctx: ctx, raw: tx.Conn(), begun: true}}
-		j, clock = own, &own.now
+		own := &joined{conn: conn{ctx: ctx, raw: tx.Conn(), begun: true}}
+		j, clock, isolated = own, &own.now, &own.isolated
 	case *sql.Tx:
 		over, err := sqldb.JoinSQL(ctx, tx, bindOne, false)
 		if err != nil {
 			return nil, err
 		}
 		own := &joinedSQL{SQLTx: over}
-		j, clock = own, &own.now
+		j, clock, isolated = own, &own.now, &own.isolated
 	default:
 		return nil, sojourn.Invalid("tx", "this store is in PostgreSQL, whose transactions are pgx.Tx or *sql.Tx, not %T", in)
 	}
 	found := ""
 	err := j.Query(d.dialect.SQL(d.tables, "", qSecret), func(r sqldb.Row) error {
-		found, *clock = r.Text(0), r.Int(1)
+		found, *clock, *isolated = r.Text(0), r.Int(1), r.Int(2) != 0
 		return nil
 	})
 	if err == nil && found == secret {
@@ -145,8 +148,14 @@ func (d *DB) Join(ctx context.Context, in any, secret string) (sqldb.Joined, err
 
 const savepoint = "savepoint sojourn"
 
-// joined implements sqldb.Joined and sqldb.Clocked over a pgx.Tx.
-type joined struct{ conn }
+// joined implements sqldb.Joined, sqldb.Clocked and sqldb.Isolated over a pgx.Tx.
+type joined struct {
+	conn
+	isolated bool
+}
+
+// Isolated implements sqldb.Isolated.
+func (c *joined) Isolated() bool { return c.isolated }
 
 // Undo implements sqldb.Joined.
 func (c *joined) Undo() error {
@@ -163,8 +172,12 @@ func (c *joined) Keep() error {
 // joinedSQL implements them over a *sql.Tx.
 type joinedSQL struct {
 	*sqldb.SQLTx
-	now int64
+	now      int64
+	isolated bool
 }
+
+// Isolated implements sqldb.Isolated.
+func (c *joinedSQL) Isolated() bool { return c.isolated }
 
 // Clock implements sqldb.Clocked.
 func (c *joinedSQL) Clock() (int64, error) { return c.now, nil }

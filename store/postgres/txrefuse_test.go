@@ -119,6 +119,49 @@ func TestStrictIsolation(t *testing.T) {
 	}
 }
 
+// TestStrictIsolationOfDependents: a job that is completed in a transaction with an older snapshot
+// releases also the dependents that were added after the snapshot (rules:G3).
+func TestStrictIsolationOfDependents(t *testing.T) {
+	c, pool, _ := shop(t, itself)
+	s := driver.Of(c)
+	for i, level := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable} {
+		parent, err := c.Enqueue(t.Context(), echo.New(1, sojourn.Queue("parents")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, err := c.Enqueue(t.Context(), echo.New(2, sojourn.DependsOn(parent.ID)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cs, err := s.Claim(t.Context(), driver.ClaimRequest{Worker: "w", Number: int64(i + 1), Queues: []string{"parents"}, Kinds: []string{"echo"}, Max: 1, Capacity: 1, Lease: time.Minute})
+		if err != nil || len(cs) != 1 {
+			t.Fatal(cs, err)
+		}
+		tx := mustBegin(t, pool, level)
+		if _, err := tx.Exec(t.Context(), "select count(*) from app"); err != nil { // takes the snapshot
+			t.Fatal(err)
+		}
+		second, err := c.Enqueue(t.Context(), echo.New(3, sojourn.DependsOn(parent.ID)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.(driver.TxStore).FinishTx(t.Context(), tx, sojourn.Outcome{Lease: cs[0].Lease, Type: sojourn.OutcomeCompleted}); err != nil {
+			t.Fatal(level, err)
+		}
+		if err := tx.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Sweep(t.Context(), 100); err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range []sojourn.Enqueued{first, second} {
+			if j, err := c.Get(t.Context(), e.ID); err != nil || j.State != sojourn.Ready {
+				t.Errorf("%s: the dependent %d is %v, %v", level, e.ID, j.State, err)
+			}
+		}
+	}
+}
+
 // TestKeyOfAnOpenTransaction: two transactions that take one key wait for each other; the second
 // finds the job of the first, or takes the key if that is rolled back, without an error (rules:F4).
 func TestKeyOfAnOpenTransaction(t *testing.T) {

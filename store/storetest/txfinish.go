@@ -3,6 +3,7 @@ package storetest
 import (
 	"bytes"
 	"fmt"
+	"time"
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/access"
@@ -208,4 +209,39 @@ func txCallers(s *txScene) {
 	_, err = store.EnqueueTx(mallory.Ctx, x.Handle, []sojourn.Job{stolen})
 	s.Is(err, sojourn.ErrConflict, "the key of a job out of reach")
 	x.rollback()
+}
+
+func txFinishWithJobs(s *txScene) {
+	c := s.Running()
+	waiting, next := s.Enqueue(sojourn.DependsOn(c.Job.ID)), s.Job(sojourn.DependsOn(c.Job.ID))
+	x := s.begin()
+	s.Must(x.finish(kit.Follow(c, next)), "FinishTx")
+	x.rollback()
+	s.Gone(next.ID)
+	s.State(waiting, sojourn.Blocked)
+	x = s.begin()
+	s.Must(x.finish(kit.Follow(c, next)), "FinishTx")
+	s.State(waiting, sojourn.Blocked)
+	x.commit()
+	for _, id := range []sojourn.ID{waiting, next.ID} {
+		s.State(id, sojourn.Ready)
+	}
+}
+
+func txFinishParent(s *txScene) {
+	parent := s.Enqueue()
+	waiting := s.EnqueueMany(700, sojourn.DependsOn(parent))
+	following := s.EnqueueMany(700, sojourn.WithDependency(sojourn.Dependency{Jobs: []sojourn.ID{parent}, OnFailure: sojourn.CancelOnFailure}))
+	s.Advance(sojourn.IDLife + time.Minute) // its id is old enough for a purge
+	c := s.Claim()
+	x := s.begin()
+	s.Must(x.finish(kit.Completed(c)), "FinishTx")
+	s.State(waiting[0], sojourn.Blocked)
+	x.commit()
+	s.Must(s.Edit(parent, sojourn.Edit{Action: sojourn.EditPurge}).Err, "purge") // before a sweep has released them
+	s.Gone(parent)
+	s.Sweep()
+	counts := s.Queue("default").Counts
+	kit.Same(s.Scene, "ready", counts[sojourn.Ready], int64(len(waiting)+len(following)))
+	kit.Same(s.Scene, "cancelled", counts[sojourn.Cancelled], 0)
 }

@@ -106,6 +106,19 @@ func afterStages(t *txn.Tx, ended states) error {
 	return post(t, later)
 }
 
+// FlushJoined is Flush in a transaction of the application. The statements of a strictly isolated
+// one may miss dependents that were added since its snapshot, so it leaves them to the outbox.
+func FlushJoined(t *txn.Tx) error {
+	if c, ok := t.Conn.(sqldb.Isolated); !ok || !c.Isolated() {
+		return Flush(t)
+	}
+	ended, stages := takeEnded(t)
+	if err := post(t, stages); err != nil {
+		return err
+	}
+	return post(t, ended)
+}
+
 // takeEnded empties the list of jobs with edges that have ended or advanced. It closes the edges of
 // those that were blocked, and returns those that have dependents.
 func takeEnded(t *txn.Tx) (ended, stages states) {

@@ -13,6 +13,7 @@ import (
 const (
 	qHinder = `select e.child, e.on_failure, l.queue, l.kind from sj_edge e join sj_live l on l.id = e.child
 		where e.parent = $1 and e.open = 1 order by e.child`
+	qChildren  = `select child from sj_edge where parent = $1 and open = 1 order by child`
 	qSetAction = `update sj_edge set on_failure = each($2 bigint) /*from each*/ where child = each($1 bigint) and parent = each($3 bigint) and open = 1`
 	qNotEnded  = `delete from sj_ending where job = $1 and state > 0`
 	qHasOpen   = `select distinct parent from sj_edge where parent in (ints($1)) and open = 1`
@@ -42,6 +43,16 @@ func (e Ending) Clear(t *txn.Tx) (open bool, err error) {
 		}
 	}
 	var hindered []string
+	if t.Concurrent() { // dependents are locked before the edges that name them
+		var ids sqldb.Ints
+		err := t.Read(qChildren, func(r sqldb.Row) error { ids = append(ids, r.Int(0)); return nil }, int64(e.Job))
+		if err == nil {
+			err = t.Lock(txn.QLockLive, ids)
+		}
+		if err != nil {
+			return false, err
+		}
+	}
 	if err := t.Read(qHinder, func(r sqldb.Row) error {
 		open = true
 		child, waits := r.Int(0), onFailure[r.Int(1)] == sojourn.WaitOnFailure

@@ -26,10 +26,12 @@ type Want struct {
 }
 
 // Wants lists the dependencies by parent, in the order of the ids. The last one on a parent counts.
-func Wants(ds []sojourn.Dependency) []Want {
+// target names the job that an id stands for.
+func Wants(ds []sojourn.Dependency, target func(sojourn.ID) sojourn.ID) []Want {
 	by := map[sojourn.ID]Want{}
 	for _, d := range ds {
 		for _, id := range d.Jobs {
+			id = target(id)
 			by[id] = Want{Parent: id, OnFailure: d.OnFailure, OnStage: d.OnStage, MissingOK: d.MissingOK}
 		}
 	}
@@ -40,6 +42,9 @@ func Wants(ds []sojourn.Dependency) []Want {
 	slices.SortFunc(out, func(a, b Want) int { return int(a.Parent - b.Parent) })
 	return out
 }
+
+// Itself is the target of an id that stands for itself.
+func Itself(id sojourn.ID) sojourn.ID { return id }
 
 // Parents are the jobs that new edges name, with their rows locked.
 type Parents struct {

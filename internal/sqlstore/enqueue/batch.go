@@ -5,6 +5,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/edge"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 )
@@ -122,6 +123,17 @@ func (b *Batch) Reads() []sqldb.Statement {
 
 // Run plans the calls in turn, and writes the jobs of all together.
 func (b *Batch) Run() ([]Answer, error) {
+	var ds []sojourn.Dependency
+	for _, req := range b.Requests {
+		for i := range req.Jobs {
+			ds = append(ds, req.Jobs[i].Depends...)
+		}
+	}
+	if len(b.Requests) > 1 && len(ds) > 0 { // else the calls of two groups lock the same jobs in different orders
+		if err := edge.LockParents(b.Tx, ds); err != nil {
+			return nil, err
+		}
+	}
 	answers := make([]Answer, len(b.Requests))
 	for i, req := range b.Requests {
 		var err error

@@ -111,7 +111,7 @@ func (k *Children) link() error {
 	for n, i := range k.at {
 		if d := k.batch.done[n]; d.ID == k.jobs[i].ID && !d.Duplicate {
 			stored[d.ID] = true
-			for _, w := range edge.Wants(k.jobs[i].Depends) {
+			for _, w := range edge.Wants(k.jobs[i].Depends, edge.Itself) {
 				above = append(above, w.Parent)
 			}
 		}
@@ -155,7 +155,7 @@ func (k *Children) checkCycle(above []sojourn.ID) error {
 	if err := edge.LockCycles(k.tx); err != nil {
 		return err
 	}
-	return edge.CheckCycle(k.tx, k.parent.ID, above)
+	return edge.CheckCycle(k.tx, k.parent.ID, edge.Only(k.parent.ID, above))
 }
 
 // depend notes that an edge names a job of the current call as the parent.

@@ -39,7 +39,11 @@ func (s *Enqueuer) Enqueue(ctx context.Context, jobs []sojourn.Job, partial bool
 	if err := checkSpace(s.core); err != nil {
 		return nil, err
 	}
-	a, err := txn.Do(ctx, s.core, s.Op, len(jobs), s.newRequest(access.CallerOf(ctx), jobs, partial))
+	rows := len(jobs)
+	if len(relinked(jobs)) > 0 {
+		rows = txn.Alone
+	}
+	a, err := txn.Do(ctx, s.core, s.Op, rows, s.newRequest(access.CallerOf(ctx), jobs, partial))
 	if err == nil {
 		err = a.refused
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/edge"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 )
 
 // linking decides the dependencies of the jobs of one call, after all else of the call was decided.
@@ -14,6 +15,7 @@ import (
 type linking struct {
 	*Batch
 	at       map[sojourn.ID]int // of this call → index
+	stores   map[sojourn.ID]int // that the call inserts or replaces → index
 	wants    map[int][]edge.Want
 	parents  *edge.Parents
 	order    []int       // indices with wants, each after those of the call that it depends on
@@ -25,7 +27,7 @@ type linking struct {
 // planLinks decides which jobs of the call are blocked. A job waits for jobs that are stored, or
 // for others of the call, in any order.
 func (b *Batch) planLinks(partial bool) error {
-	s := &linking{Batch: b, at: map[sojourn.ID]int{}, wants: map[int][]edge.Want{}, state: map[int]int{}, refusals: map[int]error{}}
+	s := &linking{Batch: b, at: map[sojourn.ID]int{}, stores: map[sojourn.ID]int{}, wants: map[int][]edge.Want{}, state: map[int]int{}, refusals: map[int]error{}}
 	for i := range b.jobs {
 		if b.done[i].Err != nil {
 			s.refusals[i] = b.done[i].Err
@@ -34,8 +36,11 @@ func (b *Batch) planLinks(partial bool) error {
 			s.at[b.jobs[i].ID] = i
 		}
 	}
-	for _, i := range slices.Concat(b.fresh, b.replaced) {
-		if ws := edge.Wants(b.jobs[i].Depends); len(ws) > 0 {
+	for _, i := range slices.Concat(b.fresh, b.replaced) { // of two that replace one job the second counts
+		s.stores[b.done[i].ID] = i
+	}
+	for _, i := range s.stores {
+		if ws := edge.Wants(b.jobs[i].Depends, s.target); len(ws) > 0 {
 			s.wants[i] = ws
 		}
 	}
@@ -70,14 +75,17 @@ func (b *Batch) planLinks(partial bool) error {
 	return nil
 }
 
-// inCall returns the index of a job that this call inserts, if id is one.
+// inCall returns the index of a job that this call stores or refuses.
 func (s *linking) inCall(id sojourn.ID) (int, bool) {
+	if i, ok := s.stores[id]; ok {
+		return i, true
+	}
 	i, ok := s.at[id]
-	return i, ok && (s.done[i].ID == id && !s.done[i].Duplicate || s.done[i].Err != nil)
+	return i, ok && s.done[i].Err != nil
 }
 
-// target is the stored job that a wanted one stands for: a job of the call may be a duplicate of
-// it.
+// target is the job that a wanted one stands for: a job of the call may be a duplicate of another,
+// or replace it.
 func (s *linking) target(id sojourn.ID) sojourn.ID {
 	if i, ok := s.at[id]; ok && s.done[i].ID != 0 {
 		return s.done[i].ID
@@ -90,14 +98,9 @@ func (s *linking) lock() (err error) {
 	var ids []sojourn.ID
 	for _, ws := range s.wants {
 		for _, w := range ws {
-			if _, ok := s.inCall(w.Parent); !ok {
-				ids = append(ids, s.target(w.Parent))
+			if i, ok := s.inCall(w.Parent); !ok || s.done[i].Replaced {
+				ids = append(ids, w.Parent)
 			}
-		}
-	}
-	if len(s.replaced) > 0 { // two edges that are added at once must not close a cycle
-		if err := edge.LockCycles(s.Tx); err != nil {
-			return err
 		}
 	}
 	s.parents, err = edge.Lock(s.Tx, ids, s.caller)
@@ -117,7 +120,7 @@ func (s *linking) sort(i int) error {
 		from := slices.Index(s.path, i)
 		ids := []string{}
 		for _, k := range append(slices.Clone(s.path[from:]), i) {
-			ids = append(ids, s.jobs[k].ID.String())
+			ids = append(ids, s.done[k].ID.String())
 		}
 		err := edge.CycleError(strings.Join(ids, " → "))
 		for _, k := range s.path[from:] {
@@ -154,15 +157,21 @@ func (k link) on(l *jobrow.Row) {
 	}
 }
 
+// parentsOf lists the dependencies that the call gives to a job.
+func (s *linking) parentsOf(id sojourn.ID) (ids []sojourn.ID) {
+	if i, ok := s.stores[id]; ok {
+		for _, w := range s.wants[i] {
+			ids = append(ids, w.Parent)
+		}
+	}
+	return ids
+}
+
 // decide adds the edges of job i, and blocks it if any is open.
 func (s *linking) decide(i int) error {
 	child := s.done[i].ID
 	if s.done[i].Replaced {
-		var stored []sojourn.ID
-		for _, w := range s.wants[i] {
-			stored = append(stored, s.target(w.Parent))
-		}
-		if err := edge.CheckCycle(s.Tx, child, stored); err != nil {
+		if err := edge.CheckCycle(s.Tx, child, s.parentsOf); err != nil {
 			return err
 		}
 	}
@@ -174,7 +183,6 @@ func (s *linking) decide(i int) error {
 			inside, open = append(inside, w.Parent), open+1
 			continue
 		}
-		w.Parent = s.target(w.Parent)
 		isOpen, err := links.Add(s.parents, child, w)
 		if err != nil {
 			return err
@@ -197,15 +205,18 @@ func (s *linking) decide(i int) error {
 	return nil
 }
 
-// refuse takes job i out of the call. Later jobs that were answered with it share its refusal.
+// refuse takes job i out of the call. Jobs that were answered with one that is not stored now share
+// its refusal.
 func (s *linking) refuse(i int, err error) {
-	id := s.done[i].ID
+	id, stored := s.done[i].ID, s.done[i].Replaced
 	s.refusals[i] = err
 	for k := range s.done {
-		if s.done[k].ID == id && s.done[k].Err == nil {
+		if s.done[k].ID == id && s.done[k].Err == nil && (!stored || s.done[k].Replaced) {
 			s.done[k] = sojourn.Enqueued{Err: sojourn.AtIndex(k, err)}
 		}
 	}
-	s.fresh = slices.DeleteFunc(s.fresh, func(k int) bool { return k == i })
-	s.replaced = slices.DeleteFunc(s.replaced, func(k int) bool { return k == i })
+	j := &s.jobs[i]
+	s.reused = slices.DeleteFunc(s.reused, func(k txn.KindKey) bool { return k == txn.KindKey{Kind: j.Kind, Key: j.Key} }) // of a final job, which keeps it
+	gone := func(k int) bool { return s.done[k].Err != nil }
+	s.fresh, s.replaced = slices.DeleteFunc(s.fresh, gone), slices.DeleteFunc(s.replaced, gone)
 }

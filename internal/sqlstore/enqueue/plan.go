@@ -40,6 +40,9 @@ func (b *Batch) Plan(req Request) ([]sojourn.Enqueued, error) {
 	if !ascending(req.Jobs) {
 		b.ids = make(map[sojourn.ID]int, len(req.Jobs))
 	}
+	if err := b.lockParents(); err != nil {
+		return nil, err
+	}
 	for i := range b.jobs {
 		if err := b.planOne(i); err != nil {
 			if sojourn.ErrorCode(err) == "" {
@@ -68,6 +71,29 @@ func (b *Batch) Plan(req Request) ([]sojourn.Enqueued, error) {
 		b.counted[b.caller.Owner()] = n + int64(len(b.created))
 	}
 	return b.done, nil
+}
+
+// lockParents locks what comes before the rows of jobs that the call may replace: two edges that
+// are added at once must not close a cycle.
+func (b *Batch) lockParents() error {
+	ds := relinked(b.jobs)
+	if len(ds) == 0 {
+		return nil
+	}
+	if err := edge.LockCycles(b.Tx); err != nil {
+		return err
+	}
+	return edge.LockParents(b.Tx, ds)
+}
+
+// relinked returns the dependencies of the jobs that may replace stored ones.
+func relinked(jobs []sojourn.Job) (ds []sojourn.Dependency) {
+	for i := range jobs {
+		if j := &jobs[i]; len(j.Depends) > 0 && j.Key != "" && j.OnConflict == sojourn.Replace {
+			ds = append(ds, j.Depends...)
+		}
+	}
+	return ds
 }
 
 // hasDependencies reports whether any of the jobs depends on another.

@@ -41,7 +41,7 @@ func NextStage(t *txn.Tx, was *jobrow.Row, o *sojourn.Outcome, c *access.Caller)
 
 // link decides the dependencies of the stage.
 func (s *Stage) link(t *txn.Tx, was *jobrow.Row, o *sojourn.Outcome, c *access.Caller) error {
-	wants := edge.Wants(o.Depends)
+	wants := edge.Wants(o.Depends, edge.Itself)
 	if len(wants) == 0 {
 		return nil
 	}
@@ -52,7 +52,7 @@ func (s *Stage) link(t *txn.Tx, was *jobrow.Row, o *sojourn.Outcome, c *access.C
 	if err := edge.LockCycles(t); err != nil { // the job may have dependents already
 		return err
 	}
-	if err := edge.CheckCycle(t, was.ID, ids); err != nil {
+	if err := edge.CheckCycle(t, was.ID, edge.Only(was.ID, ids)); err != nil {
 		return err
 	}
 	parents, err := edge.Lock(t, ids, c)

@@ -86,7 +86,7 @@ func (s *Finisher) FinishTx(ctx context.Context, in any, o sojourn.Outcome) erro
 		if err := s.gates.FlushPace(t); err != nil {
 			return err
 		}
-		if err := edge.Flush(t); err != nil {
+		if err := edge.FlushJoined(t); err != nil {
 			return err
 		}
 		switch f.Status {

@@ -54,13 +54,21 @@ func (s *Operator) Edit(ctx context.Context, f sojourn.Filter, e sojourn.Edit) (
 		})
 		return out, err
 	}
-	return txn.Do(ctx, s.core, editOp, editRows, editRequest{filter: f, edit: e, caller: access.CallerOf(ctx)})
+	rows := editRows
+	if e.DependOn != nil {
+		rows = txn.Alone
+	}
+	return txn.Do(ctx, s.core, editOp, rows, editRequest{filter: f, edit: e, caller: access.CallerOf(ctx)})
 }
 
 // editOp edits each job by itself: the refusal of one does not stop the others.
 var editOp = txn.EachOp("edit", groupcommit.Finish, func(t *txn.Tx, r editRequest) (sojourn.Page[sojourn.Edited], error) {
 	if r.edit.DependOn != nil {
-		if err := edge.LockCycles(t); err != nil { // before all locks of rows
+		err := edge.LockCycles(t) // before all locks of rows
+		if err == nil {
+			err = edge.LockParents(t, *r.edit.DependOn)
+		}
+		if err != nil {
 			return sojourn.Page[sojourn.Edited]{}, err
 		}
 	}
@@ -74,7 +82,9 @@ var editOp = txn.EachOp("edit", groupcommit.Finish, func(t *txn.Tx, r editReques
 	}
 	r.found = make(map[sojourn.ID]bool, len(found))
 	for i := range found {
-		r.found[found[i].ID] = true
+		if r.edit.Generation == 0 || r.edit.Generation == found[i].Generation {
+			r.found[found[i].ID] = true
+		}
 	}
 	for i, j := range found {
 		state, changed, err := editOne(t, &found[i], &r)

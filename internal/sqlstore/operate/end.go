@@ -50,7 +50,8 @@ func (r *editRequest) ending(id sojourn.ID, gone bool) edge.Ending {
 	return edge.Ending{Job: id, Gone: gone, Besides: r.found, Dependents: r.edit.Dependents, Caller: r.caller}
 }
 
-// purge deletes a final job. Its dependents are decided as after a cancel.
+// purge deletes a final job. The dependents of one that has not completed are decided as after a
+// cancel.
 func purge(t *txn.Tx, j *sojourn.Job, r *editRequest) (sojourn.State, bool, error) {
 	if !j.State.Final() {
 		return j.State, false, sojourn.Conflict("job %d is %s; only final jobs are purged (cancel it first)", j.ID, j.State)
@@ -58,9 +59,12 @@ func purge(t *txn.Tx, j *sojourn.Job, r *editRequest) (sojourn.State, bool, erro
 	if t.Now-j.CreatedAt.UnixMicro() < sojourn.IDLife.Microseconds() {
 		return j.State, false, sojourn.Conflict("job %d was enqueued less than %v ago: somebody may still repeat the call; purge it later", j.ID, sojourn.IDLife)
 	}
-	open, err := r.ending(j.ID, true).Clear(t)
-	if err == nil && open {
-		err = edge.Post(t, j.ID, sojourn.Cancelled)
+	var err error
+	if j.State != sojourn.Completed { // the outbox releases the dependents of a completed job, if any are left
+		var open bool
+		if open, err = r.ending(j.ID, true).Clear(t); err == nil && open {
+			err = edge.Post(t, j.ID, sojourn.Cancelled)
+		}
 	}
 	if err == nil {
 		err = edge.Forget(t, sqldb.Ints{int64(j.ID)})

@@ -15,6 +15,10 @@ const (
 	QLockFinal = `select f.id from sj_final f where f.id in (ints($1)) order by f.id /*lock f*/`
 )
 
+// Alone is the number of rows of a call that shares its transaction with no other, because it takes
+// a lock that all such calls wait for, and no row may be locked before that.
+const Alone = 1 << 20
+
 // Concurrent reports whether other transactions may write at the same time.
 func (t *Tx) Concurrent() bool { return t.Core.DB.Dialect().Concurrent }
 

@@ -14,12 +14,15 @@ var endTrials = []kit.Trial{
 		Covers: "tr:S3 tr:S4 tr:S5 spec:D7", Run: onFailure},
 	{Name: "every end of a parent counts", Law: "Whatever ends a parent decides its dependents: the handler, an operator, a deadline, a lost lease.",
 		Covers: "tr:S4 tr:S5 spec:D7 inv:G1", Run: everyEnd},
+	{Name: "a next stage is no end", Law: "A job that goes on to its next stage releases nothing that waits for its end.", Covers: "tr:F16 spec:D5 inv:G1", Run: nextStage},
 	{Name: "a redrive resolves what still stands", Law: "A failed parent that is redriven and completes releases the jobs that still wait for it.",
 		Covers: "tr:S4 tr:S3 spec:D7 rules:C6", Run: redriven},
 	{Name: "a cascade", Law: "A chain of dependents ends one after the other, each by its own action.", Covers: "tr:S5 inv:G4", Run: cascade},
 	{Name: "a large fan-out", Law: "A job with more dependents than one transaction decides releases all of them, each once.", Covers: "tr:S3 inv:G2 inv:G4", Run: fanOut},
 	{Name: "cancel with dependents", Law: "A cancel that would leave dependents waiting for ever is refused and names them, unless it says what becomes of them.",
 		Covers: "spec:D8 tr:O1", Run: cancelNamed},
+	{Name: "cancel of one generation", Law: "A dependent that the same cancel refuses, because it names another generation, counts like one outside of the call.",
+		Covers: "spec:D8 tr:O1", Run: cancelOneGeneration},
 	{Name: "purge with dependents", Law: "A purge is refused while dependents wait, unless it says what becomes of them.", Covers: "rules:C6 tr:O8 tr:S5", Run: purgeNamed},
 	{Name: "retention spares parents", Law: "Retention never deletes a job that a live job waits for.", Covers: "rules:C6 tr:W10", Run: retentionSpares},
 	{Name: "the end of a blocked job", Law: "A blocked job can be cancelled, and its parents' ends then do not concern it.", Covers: "tr:O1 inv:G1", Run: blockedEnds},
@@ -75,6 +78,16 @@ func everyEnd(s *kit.Scene) {
 	for id := range children {
 		settle(s, id, sojourn.Failed)
 	}
+}
+
+func nextStage(s *kit.Scene) {
+	parent := s.Enqueue()
+	child := s.Enqueue(sojourn.DependsOn(parent))
+	s.Finish(kit.Advance(take(s, parent), ""), sojourn.Ready)
+	s.Sweep()
+	waits(s, child, 1)
+	s.Finish(kit.Completed(take(s, parent)), sojourn.Completed)
+	s.State(child, sojourn.Ready)
 }
 
 func redriven(s *kit.Scene) {
@@ -201,4 +214,17 @@ func whyBlocked(s *kit.Scene) {
 	s.Must(err, "Why")
 	want := fmt.Sprintf("for job %d (failed: redrive it, or remove the dependency), job %d (ready)", broken, parent)
 	kit.Same(s, "waits", w.Waits, want)
+}
+
+func cancelOneGeneration(s *kit.Scene) {
+	parent := s.Enqueue()
+	again := s.Enqueue(sojourn.Key("k"))
+	s.Cancel(again)
+	s.Edited(again, kit.RedriveEdit, sojourn.Ready) // its second generation
+	s.Put(s.Job(sojourn.Key("k"), sojourn.OnKeyConflict(sojourn.Replace), sojourn.DependsOn(parent)))
+	ed, err := s.Store.Edit(s.Ctx, sojourn.Filter{IDs: []sojourn.ID{parent, again}}, sojourn.Edit{Action: sojourn.EditCancel, Generation: 1})
+	s.Must(err, "Edit")
+	s.Is(ed.Items[0].Err, sojourn.ErrConflict, "the cancel of a parent whose dependent is in another generation")
+	waits(s, again, 1)
+	s.State(parent, sojourn.Ready)
 }

@@ -16,6 +16,8 @@ var lifeTrials = []kit.Trial{
 	{Name: "dependencies inside a batch", Law: "Jobs of a batch may depend on each other in any order.", Covers: "tr:N1 spec:P6", Run: insideBatch},
 	{Name: "a delay is honoured after the release", Law: "Delay, key and priority keep their meaning after the release.", Covers: "tr:S3 spec:D4 spec:D9", Run: delayed},
 	{Name: "a parent that has ended", Law: "A completed parent blocks nothing; a failed one acts by on_failure at once.", Covers: "tr:N1 tr:S4 tr:S5 spec:D7", Run: endedBefore},
+	{Name: "a refused dependency frees no key", Law: "A job of a batch that is refused because of its dependencies leaves the key of a final job with that job.",
+		Covers: "spec:P6 spec:P10 tr:N5", Run: refusedKey},
 	{Name: "a missing parent", Law: "A parent that does not exist is an error, or counts as completed if the dependency says so.", Covers: "spec:P6 spec:D4", Run: missing},
 	{Name: "a cycle inside a batch", Law: "A batch whose jobs depend on each other in a circle is refused with the path, whole or each for itself.",
 		Covers: "spec:D6 inv:G3", Run: batchCycle},
@@ -164,4 +166,12 @@ func replaceBlocked(s *kit.Scene) {
 	s.Put(s.Job(sojourn.Key("k"), sojourn.OnKeyConflict(sojourn.Replace)))
 	s.State(child, sojourn.Ready)
 	s.Finds(sojourn.Filter{ParentsOf: child})
+}
+
+func refusedKey(s *kit.Scene) {
+	before := s.Final(sojourn.Completed, sojourn.Key("k")).Job.ID
+	es, err := s.Store.Enqueue(s.Ctx, []sojourn.Job{s.Job(sojourn.Key("k"), sojourn.DependsOn(s.ID())), s.Job()}, true)
+	s.Must(err, "Enqueue with partial")
+	s.Is(es[0].Err, sojourn.ErrNotFound, "a dependency on a job that does not exist")
+	kit.Same(s, "the job of the key", s.Find(sojourn.Filter{Key: "k"})[0], before)
 }

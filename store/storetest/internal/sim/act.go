@@ -58,13 +58,16 @@ func (r *run) fault(kinds ...faulty.Fault) faulty.Fault {
 func attempt[A any](r *run, what string, f faulty.Fault, predict func() A, call func() (A, error), again func(), differs func(got, want A) string) (got A, ok bool) {
 	r.result.Calls++
 	clear(r.m.touched)
+	r.m.edges.deep = false
 	var want A
 	if f != faulty.Down {
 		r.tick()
 		want = predict()
+		r.m.edges.flush()
 	}
 	if f == faulty.Twice {
 		want = predict()
+		r.m.edges.flush()
 	}
 	got, err := call()
 	switch f {
@@ -158,8 +161,13 @@ func (r *run) enqueue(jobs []sojourn.Job, partial bool) {
 		if j.Delay > 0 {
 			what += fmt.Sprint(" in ", j.Delay)
 		}
+		what += after(j.Depends)
 	}
-	f := r.fault(faulty.Lost, faulty.Down, faulty.Twice)
+	faults := []faulty.Fault{faulty.Lost, faulty.Down, faulty.Twice}
+	if slices.ContainsFunc(jobs, func(j sojourn.Job) bool { return len(j.Depends) > 0 }) {
+		faults = faults[:2] // between the two calls an ended parent may decide a job, or not yet
+	}
+	f := r.fault(faults...)
 	got, ok := attempt(r, what, f,
 		func() enqueuedAll { done, code := r.m.enqueue(jobs, partial); return enqueuedAll{done, code} },
 		func() (enqueuedAll, error) {
@@ -340,7 +348,7 @@ func (r *run) finish(o sojourn.Outcome) {
 		what += fmt.Sprintf(" %v (mode %d)", o.Wait.Keys, o.Wait.Mode)
 	}
 	if len(o.Next) > 0 {
-		what += fmt.Sprint(" next ", o.Next[0].ID)
+		what += fmt.Sprint(" next ", o.Next[0].ID, after(o.Next[0].Depends))
 	}
 	got, ok := attempt(r, what, r.fault(faulty.Lost, faulty.Down, faulty.Twice),
 		func() driver.Finished { return r.m.finish(o) },
@@ -403,46 +411,6 @@ func (p reply) text() string {
 		text += ", progress"
 	}
 	return text
-}
-
-// item is the answer of Edit for one job.
-type item struct {
-	ID      sojourn.ID
-	State   sojourn.State
-	Changed bool
-	Code    string
-}
-
-func (r *run) edit(ids []sojourn.ID, e sojourn.Edit) {
-	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
-	attempt(r, fmt.Sprintf("Edit %s %v generation %d", e.Action, ids, e.Generation), r.fault(faulty.Lost, faulty.Down),
-		func() (want []item) {
-			for _, id := range ids {
-				if j := r.m.jobs[id]; j != nil {
-					state, changed, code := r.m.edit(j, e)
-					want = append(want, item{id, state, changed, code})
-				}
-			}
-			return want
-		},
-		func() (got []item, err error) {
-			answer, err := r.store.Edit(r.ctx, sojourn.Filter{IDs: ids}, e)
-			for _, i := range answer.Items {
-				got = append(got, item{i.ID, i.State, i.Changed, sojourn.ErrorCode(i.Err)})
-			}
-			return got, err
-		}, nil,
-		func(got, want []item) string {
-			if !slices.Equal(got, want) {
-				return fmt.Sprintf("answered %+v, want %+v", got, want)
-			}
-			return ""
-		})
-	for _, id := range ids {
-		if j := r.m.jobs[id]; j == nil || j.State != sojourn.Running {
-			r.ledger.over(id)
-		}
-	}
 }
 
 func (r *run) sweep(limit int) {

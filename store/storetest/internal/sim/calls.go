@@ -3,6 +3,7 @@ package sim
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"time"
@@ -14,7 +15,7 @@ import (
 
 // enqueue predicts the answer of Enqueue. A refusal of the whole call changes nothing.
 func (m *model) enqueue(jobs []sojourn.Job, partial bool) ([]sojourn.Enqueued, string) {
-	p := plan{m: m, jobs: jobs, done: make([]sojourn.Enqueued, len(jobs)), ids: map[sojourn.ID]int{}, keys: map[name]int{}}
+	p := newPlan(m, jobs)
 	for i := range jobs {
 		if code := p.one(i); code != "" {
 			if !partial {
@@ -23,8 +24,16 @@ func (m *model) enqueue(jobs []sojourn.Job, partial bool) ([]sojourn.Enqueued, s
 			p.done[i] = sojourn.Enqueued{Err: &sojourn.Error{Code: code}}
 		}
 	}
+	if code := p.link(partial); code != "" {
+		return nil, code
+	}
 	p.write()
 	return p.done, ""
+}
+
+func newPlan(m *model, jobs []sojourn.Job) *plan {
+	return &plan{m: m, jobs: jobs, done: make([]sojourn.Enqueued, len(jobs)), ids: map[sojourn.ID]int{}, keys: map[name]int{},
+		linked: map[sojourn.ID]map[sojourn.ID]link{}, post: map[sojourn.ID]sojourn.State{}}
 }
 
 // plan is one call of Enqueue: it decides about each job in turn, and then writes.
@@ -36,6 +45,9 @@ type plan struct {
 	keys          map[name]int
 	fresh, replay []int // to insert; to replace done[i].ID with
 	ending        *job  // the job whose completion enqueues these jobs: its key is free by then
+
+	linked map[sojourn.ID]map[sojourn.ID]link // dependencies of the jobs of the call
+	post   map[sojourn.ID]sojourn.State       // ended jobs that decide jobs of the call
 }
 
 // one decides about a job: first its id, then its key. It returns the code of a refusal.
@@ -125,13 +137,21 @@ func (p *plan) write() {
 			m.keys[n] = &holder{job: j.ID, own: true, live: true}
 		}
 	}
+	for _, i := range p.fresh {
+		p.block(m.jobs[p.jobs[i].ID])
+	}
 	for _, i := range p.replay {
 		j := m.jobs[p.done[i].ID]
 		was := *j
 		m.fill(j, &p.jobs[i])
+		if was.State == sojourn.Blocked {
+			m.edges.remove(j.ID)
+		}
+		p.block(j)
 		j.record(&was, rules.Transition{To: j.Row, Outcome: "replaced"}, m.now)
 		j.updated = m.now
 	}
+	maps.Copy(m.edges.outbox, p.post)
 }
 
 // fill sets the values of the caller's job in a job that no worker has claimed.
@@ -333,11 +353,15 @@ func (m *model) finish(o sojourn.Outcome) driver.Finished {
 	for _, k := range o.Wait.Keys {
 		e.KeyConflict = e.KeyConflict || m.taken(j.ID, name{j.kind, k})
 	}
-	next := plan{m: m, jobs: o.Next, done: make([]sojourn.Enqueued, len(o.Next)), ids: map[sojourn.ID]int{}, keys: map[name]int{}, ending: j}
+	next := newPlan(m, o.Next)
+	next.ending = j
 	for i := range o.Next {
 		if code := next.one(i); code != "" {
 			return driver.Finished{Status: driver.FinishRefused, State: j.State}
 		}
+	}
+	if code := next.link(false); code != "" {
+		return driver.Finished{Status: driver.FinishRefused, State: j.State}
 	}
 	with := change{string(o.Result), "", o.Verdict}
 	if o.Type == sojourn.OutcomeAdvance {

@@ -22,8 +22,26 @@ func (m *model) edit(j *job, e sojourn.Edit) (state sojourn.State, changed bool,
 		if !j.State.Final() || m.now-j.created < sojourn.IDLife.Microseconds() {
 			return j.State, false, sojourn.CodeConflict
 		}
+		if j.State != sojourn.Completed {
+			open, code := m.edges.clear(j.ID, e.Dependents, true)
+			if code != "" {
+				return j.State, false, code
+			}
+			if open {
+				m.edges.outbox[j.ID] = sojourn.Cancelled
+			}
+		}
 		m.remove(j)
 		return j.State, true, ""
+	}
+	links, code := func() {}, ""
+	if e.DependOn != nil || e.Undepend != nil {
+		if j.State != sojourn.Blocked {
+			return j.State, false, sojourn.CodeConflict
+		}
+		if links, code = m.edges.change(j, e); code != "" {
+			return j.State, false, code
+		}
 	}
 	if j.State.Final() || j.State == sojourn.Running || j.State == sojourn.Awaiting && !rules.WhileAwaiting(e) || j.Resumed {
 		return j.State, false, sojourn.CodeConflict
@@ -47,6 +65,7 @@ func (m *model) edit(j *job, e sojourn.Edit) (state sojourn.State, changed bool,
 	j.record(&was, rules.Transition{To: j.Row, Outcome: "edited", Reason: e.Reason}, m.now)
 	j.updated = m.now
 	m.touched[j.ID] = true
+	links()
 	return j.State, true, ""
 }
 
@@ -56,6 +75,11 @@ func (m *model) endByHand(j *job, e sojourn.Edit, event rules.EventType, to sojo
 		return to, false, ""
 	case j.State.Final(), j.State == sojourn.Running && e.Refuse:
 		return j.State, false, sojourn.CodeConflict
+	}
+	if to == sojourn.Cancelled {
+		if _, code := m.edges.clear(j.ID, e.Dependents, false); code != "" {
+			return j.State, false, code
+		}
 	}
 	reason := e.Reason
 	if reason == "" && to == sojourn.Failed {
@@ -85,7 +109,7 @@ func (m *model) redrive(j *job, e sojourn.Edit) (sojourn.State, bool, string) {
 	}
 	was := *j
 	j.Row, j.generation, j.runAt = tr.To, j.generation+1, m.now
-	j.deadline = m.deadlineOf(j.Policy)
+	j.deadline, j.named = m.deadlineOf(j.Policy), len(m.edges.children(j.ID)) > 0
 	j.timeoutAt, j.waitUntil, j.decideBy, j.rested, j.leaseUntil, j.finished = 0, 0, 0, 0, 0, 0
 	j.reason, j.text, j.result = "", "", ""
 	j.record(&was, tr, m.now)

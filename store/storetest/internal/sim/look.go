@@ -24,7 +24,7 @@ func (r *run) look() {
 			f.States = append(f.States, j.State) // with states the store reads faster
 		}
 	}
-	found, err := r.store.Find(r.ctx, f)
+	found, err := find(r, f)
 	if err == nil && len(found) != len(f.States) { // read again for the error report
 		f.States = nil
 		found, err = r.store.Find(r.ctx, f)
@@ -33,6 +33,22 @@ func (r *run) look() {
 		r.fail("Find: %v", err)
 	}
 	r.compare(ids, found)
+}
+
+// find reads jobs. After a call that has ended jobs with dependents at several levels it waits
+// until the store has decided all of them.
+func find(r *run, f sojourn.Filter) (found []sojourn.Job, err error) {
+	for tries := 0; ; time.Sleep(time.Millisecond) {
+		found, err = r.store.Find(r.ctx, f)
+		same := len(found) == len(f.States)
+		for i := range found {
+			w := r.m.jobs[found[i].ID]
+			same = same && w != nil && shown(&found[i]) == r.m.shows(w)
+		}
+		if tries++; err != nil || same || !r.m.edges.deep || tries > patience {
+			return found, err
+		}
+	}
 }
 
 // compare wants exactly these jobs to be stored, as the model has them.
@@ -72,7 +88,7 @@ func difference(got, want string) string {
 	return strings.Join(out, "\n")
 }
 
-const form = `state %s resumed %v purpose %s worker %q
+const form = `state %s resumed %v waits for %d purpose %s worker %q
 generation %d stage %d epoch %d attempt %d
 failures %d crashes %d
 kept %d in hand %v
@@ -91,7 +107,7 @@ func shown(j *sojourn.Job) string {
 	for _, m := range j.Responses {
 		hand = append(hand, m.MessageID)
 	}
-	return fmt.Sprintf(form, j.State, j.Resumed, j.Purpose, j.Worker, j.Generation, j.Stage, j.Epoch, j.Attempt, j.Failures, j.Crashes, j.Kept, hand,
+	return fmt.Sprintf(form, j.State, j.Resumed, j.WaitsFor, j.Purpose, j.Worker, j.Generation, j.Stage, j.Epoch, j.Attempt, j.Failures, j.Crashes, j.Kept, hand,
 		awaits(j.Waiting), j.Kind, j.Queue, j.Key, j.Priority, j.Weight, j.Args, j.Checkpoint, j.Progress, j.Result, j.Reason,
 		micros(j.RunAt), micros(j.WakeAt), micros(j.UpdatedAt), micros(j.FinishedAt))
 }
@@ -113,7 +129,7 @@ func (m *model) shows(j *job) string {
 	if wake == math.MaxInt64 {
 		wake = 0
 	}
-	return fmt.Sprintf(form, j.State, j.Resumed, j.Purpose, worker, j.generation, j.Stage, j.epoch, j.Attempt, j.Failures, j.Crashes, j.Kept, hand,
+	return fmt.Sprintf(form, j.State, j.Resumed, j.WaitsFor, j.Purpose, worker, j.generation, j.Stage, j.epoch, j.Attempt, j.Failures, j.Crashes, j.Kept, hand,
 		awaits(m.awaits(j)), j.kind, j.queue, j.key, j.priority, j.Weight, j.args, j.checkpoint, j.progress, j.result, reason, j.runAt, wake, j.updated, j.finished)
 }
 
@@ -194,6 +210,7 @@ func (r *run) audit() {
 	for i, j := range r.m.ordered() {
 		if i%3 == r.n(3) || r.calm {
 			r.historyIs(j)
+			edgesAre(r, j)
 		}
 	}
 	if c, ok := r.store.Store.(driver.Checker); ok {

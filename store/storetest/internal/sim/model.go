@@ -29,6 +29,7 @@ type model struct {
 	nextID   sojourn.ID
 	nextSeq  int64
 
+	edges   *graph
 	touched map[sojourn.ID]bool // by the call under way
 }
 
@@ -84,6 +85,7 @@ type job struct {
 	epoch                int64
 	worker               string
 	awaited              bool // has keys of its waits
+	named                bool // another job depends on it, or did
 	checkpoint, progress string
 	result, reason, text string
 	history              []entry
@@ -105,9 +107,11 @@ type entry struct {
 }
 
 func newModel(now time.Time, inboxTTL time.Duration) *model {
-	return &model{now: now.UnixMicro(), inboxTTL: inboxTTL.Microseconds(), jobs: map[sojourn.ID]*job{}, keys: map[name]*holder{},
+	m := &model{now: now.UnixMicro(), inboxTTL: inboxTTL.Microseconds(), jobs: map[sojourn.ID]*job{}, keys: map[name]*holder{},
 		past: map[name]map[sojourn.ID]bool{}, inbox: map[int64]*message{}, messages: map[string]known{},
 		queues: map[string]sojourn.QueueSettings{}, workers: map[string]*asked{}, nextID: 1, nextSeq: 1, touched: map[sojourn.ID]bool{}}
+	m.edges = newGraph(m)
+	return m
 }
 
 // wakeAt is the time of a job's next sweep: the earliest of the clocks that run in its state.
@@ -348,6 +352,7 @@ func (m *model) keptOf(j *job) (kept []rules.KeptResponse) {
 // end makes a job final: its keys are free, unless it keeps its own for a while.
 func (m *model) end(was, j *job, tr rules.Transition, c change) {
 	j.finished, j.reason, j.text, j.result = m.now, tr.Reason, tr.Error, c.result
+	m.edges.end(j.ID)
 	if h := m.keys[name{j.kind, j.key}]; j.key != "" && h != nil && h.job == j.ID {
 		h.live = false
 		h.until = 0
@@ -433,6 +438,7 @@ func (m *model) taken(j sojourn.ID, n name) bool {
 func (m *model) remove(j *job) {
 	m.touched[j.ID] = true
 	delete(m.jobs, j.ID)
+	m.edges.remove(j.ID)
 	for _, before := range m.past {
 		delete(before, j.ID)
 	}

@@ -24,7 +24,7 @@ var acts = []struct {
 }{
 	{16, actor.enqueueSome}, {22, actor.claimSome}, {26, actor.reportSome}, {13, actor.respondSome}, {12, actor.letTimePass},
 	{4, actor.extendSome}, {4, actor.saveSome}, {5, actor.editSome}, {3, actor.editInboxSome}, {4, func(r actor) { r.sweep(1000) }}, {7, actor.repeatSome},
-	{1, actor.peekSome}, {1, actor.changeQueue}, {1, actor.workerDies}, {1, actor.storeGoes},
+	{5, actor.changeEdges}, {1, actor.peekSome}, {1, actor.changeQueue}, {1, actor.workerDies}, {1, actor.storeGoes},
 }
 
 // step does one random operation.
@@ -92,8 +92,10 @@ func (r actor) enqueueSome() {
 		if r.chance(3) && len(r.old) > 0 {
 			j.ID = oneOf(r.dice, r.old...)
 		}
-		jobs, r.jobs = append(jobs, j), append(r.jobs, j)
+		jobs = append(jobs, j)
 	}
+	r.dependSome(jobs)
+	r.jobs = append(r.jobs, jobs...)
 	if r.chance(10) {
 		jobs = append(jobs, oneOf(r.dice, r.jobs...)) // a call repeated, or a job that stands twice in the batch
 	}
@@ -171,6 +173,7 @@ func (r actor) reportSome() {
 		o.Result = []byte(r.name("result "))
 		if r.chance(15) {
 			o.Next = []sojourn.Job{r.job(true)}
+			r.dependSome(o.Next)
 		}
 	case sojourn.OutcomeError, sojourn.OutcomeAbort, sojourn.OutcomeCancelled:
 		o.Reason, o.Text = oneOf(r.dice, "gateway", "bug"), "it went wrong"
@@ -371,6 +374,9 @@ func (r actor) editSome() {
 		if over := r.m.that(func(j *job) bool { return j.State == sojourn.Failed || j.State == sojourn.Cancelled }); len(over) > 0 && r.chance(80) {
 			ids = []sojourn.ID{oneOf(r.dice, over...).ID}
 		}
+	}
+	if e.Action == sojourn.EditCancel || e.Action == sojourn.EditPurge {
+		e.Dependents = oneOf(r.dice, "", sojourn.DependentsCancel, sojourn.DependentsRelease)
 	}
 	e.Refuse = r.chance(20)
 	if r.chance(30) {

@@ -4,9 +4,10 @@
 //
 //	dice.go             chance, a sequence of its own for each operation
 //	model.go            the model, which predicts the visible state of a store
+//	graph.go link.go    the model's dependencies; those of the jobs of one call
 //	calls.go edits.go   predictions of each call's answer; sweeps.go of each sweep
 //	../faulty           a store around the store, which loses answers, repeats calls and goes away
-//	act.go ops.go       random operations of producers, workers, the outside and operators
+//	act.go ops.go depops.go   random operations of producers, workers, the outside and operators
 //	look.go ledger.go   the store compared with the model; laws that need no model
 //	run.go shrink.go    a seed from its start to the end of all jobs; the shortest way to a failure
 package sim
@@ -172,6 +173,7 @@ func (r *run) live() {
 	}
 	for range rounds {
 		r.sweep(1000)
+		unblock(r)
 		for _, j := range r.m.that(func(j *job) bool { return j.State == sojourn.Awaiting }) {
 			r.answerWait(j)
 		}

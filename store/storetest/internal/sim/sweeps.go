@@ -112,7 +112,7 @@ func (m *model) old(limit int) []*job {
 				h := m.keys[name{j.kind, j.key}]
 				keeps := h != nil && h.job == j.ID && h.until > m.now
 				tooOld := age < math.MaxInt64 && j.finished <= m.now-age.Microseconds()
-				if (tooOld || int64(i) >= count) && m.now-j.finished >= sojourn.IDLife.Microseconds() && !keeps {
+				if (tooOld || int64(i) >= count) && m.now-j.finished >= sojourn.IDLife.Microseconds() && !keeps && len(m.edges.children(j.ID)) == 0 {
 					out = append(out, j)
 				}
 			}
