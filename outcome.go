@@ -49,7 +49,7 @@ type Outcome struct {
 	Weight     *int32        `json:"weight,omitempty"` // of advance, as Priority: nil = as before
 	Queue      string        `json:"queue,omitempty"`  // to hold, or of the next stage; none = the job's own
 	Wait       Wait          `json:"wait,omitzero"`    // of await
-	Next       []Job         `json:"next,omitempty"`   // enqueued with completed, in the same transaction; ids drawn before
+	Next       []Job         `json:"next,omitempty"`   // enqueued with completed, in the same transaction; without an id, the store draws one
 	Log        []LogLine     `json:"log,omitempty"`    // the rest of the step's log
 }
 

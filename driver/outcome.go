@@ -43,8 +43,8 @@ func ValidOutcome(o *sojourn.Outcome, maxBytes int) error {
 		return sojourn.Invalid("weight", "%d is out of range: 0 to 1,000,000", *o.Weight)
 	}
 	for i := range o.Next {
-		if o.Next[i].ID <= 0 {
-			return sojourn.Invalid("next", "job %d has no id; draw ids before the first try", i)
+		if o.Next[i].ID < 0 {
+			return sojourn.Invalid("next", "job %d has the id %d; leave it out, and the store draws one", i, o.Next[i].ID)
 		}
 		if err := o.Next[i].Validate(maxBytes); err != nil {
 			return sojourn.AtIndex(i, err)

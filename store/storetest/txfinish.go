@@ -3,6 +3,7 @@ package storetest
 import (
 	"bytes"
 	"fmt"
+	"time"
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/access"
@@ -183,6 +184,19 @@ func txFinishNext(s *txScene) {
 	s.State(c.Job.ID, sojourn.Completed)
 	s.State(e.ID, sojourn.Ready)
 	kit.Same(s.Scene, "the next", s.Claim().Job.ID, e.ID)
+}
+
+func txFinishThen(s *txScene) {
+	c := s.Running()
+	next := []sojourn.Job{anonymous(), anonymous(sojourn.DependsOn(c.Job.ID)), anonymous(sojourn.Delay(time.Hour))}
+	for _, end := range []func(tx){tx.rollback, tx.commit} {
+		x := s.begin()
+		s.Must(x.finish(kit.Follow(c, next...)), "FinishTx")
+		end(x)
+	}
+	s.State(c.Job.ID, sojourn.Completed)
+	kit.Same(s.Scene, "jobs after the commit", len(s.Find(sojourn.Filter{Limit: 10})), 4)
+	kit.Same(s.Scene, "the job that waits", len(s.Find(sojourn.Filter{States: []sojourn.State{sojourn.Scheduled}})), 1)
 }
 
 func txCallers(s *txScene) {
