@@ -10,9 +10,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/httpapi/server/internal/admission"
+	"github.com/sojourn-queue/sojourn/schedule"
 )
 
 // meters holds this server's own metrics. /metrics shows them with those of the store.
@@ -88,6 +90,9 @@ func metrics(c *call) (any, error) {
 	if err := c.inboxMetrics(vec("sojourn_inbox_responses", "Responses that no job has taken, each outcome counted up to 10,000.", "outcome")); err != nil {
 		return nil, err
 	}
+	if err := c.scheduleMetrics(state, vec, status.Now); err != nil {
+		return nil, err
+	}
 	jobs := vec("sojourn_jobs", "Number of jobs.", "queue", "state")
 	used := vec("sojourn_limit_used", "Weight in flight.", "queue")
 	most := vec("sojourn_limit_capacity", "Limit of the weight in flight; absent for queues without a limit.", "queue")
@@ -107,14 +112,11 @@ func metrics(c *call) (any, error) {
 		if q.Settings.Limit > 0 {
 			most.WithLabelValues(q.Name).Set(float64(q.Settings.Limit))
 		}
-		pause, wait := 0.0, 0.0
-		if q.Settings.Paused {
-			pause = 1
-		}
+		wait := 0.0
 		if !q.OldestReady.IsZero() {
 			wait = max(status.Now.Sub(q.OldestReady).Seconds(), 0)
 		}
-		paused.WithLabelValues(q.Name).Set(pause)
+		paused.WithLabelValues(q.Name).Set(boolGauge(q.Settings.Paused))
 		oldest.WithLabelValues(q.Name).Set(wait)
 		for kind, n := range q.Unhandled {
 			unhandled.WithLabelValues(q.Name, kind).Set(float64(n))
@@ -122,6 +124,55 @@ func metrics(c *call) (any, error) {
 	}
 	promhttp.HandlerFor(prometheus.Gatherers{c.meters.registry, state}, promhttp.HandlerOpts{}).ServeHTTP(c.w, c.r)
 	return done{}, nil
+}
+
+// scheduleMetrics shows the schedules that the caller may see.
+func (c *call) scheduleMetrics(state *prometheus.Registry, vec func(name, help string, labels ...string) *prometheus.GaugeVec, now time.Time) error {
+	count := func(name, help string) *prometheus.CounterVec {
+		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"schedule"})
+		state.MustRegister(v)
+		return v
+	}
+	lag := vec("sojourn_schedule_lag_seconds", "Seconds since the next tick of the schedule is due; 0 if none is due, or while it is paused.", "schedule")
+	stopped := vec("sojourn_schedule_stopped", "1 while ticks of the schedule make no jobs because of a problem.", "schedule")
+	paused := vec("sojourn_schedule_paused", "1 while the schedule is paused.", "schedule")
+	runs := count("sojourn_schedule_runs_total", "Jobs that the schedule has made.")
+	skipped := count("sojourn_schedule_skipped_total", "Ticks of the schedule without a job.")
+	keeper := schedule.StoreOf(c.store)
+	for after := ""; ; {
+		page, err := keeper.Schedules(c.ctx, "", after, sojourn.MaxFind)
+		if err != nil || len(page) == 0 {
+			return err
+		}
+		for _, d := range page {
+			after = d.Name
+			stopped.WithLabelValues(d.Name).Set(boolGauge(d.Problem != ""))
+			paused.WithLabelValues(d.Name).Set(boolGauge(d.Paused))
+			lag.WithLabelValues(d.Name).Set(tickLag(&d, now).Seconds())
+			runs.WithLabelValues(d.Name).Add(float64(d.Runs))
+			skipped.WithLabelValues(d.Name).Add(float64(d.Skipped))
+		}
+	}
+}
+
+func boolGauge(on bool) float64 {
+	if on {
+		return 1
+	}
+	return 0
+}
+
+// tickLag is how long the next tick of a schedule is overdue.
+func tickLag(d *schedule.Schedule, now time.Time) time.Duration {
+	after := d.UpdatedAt
+	if d.LastTick.After(after) {
+		after = d.LastTick
+	}
+	next, err := d.Ticks(after, 1)
+	if err != nil || d.Paused || len(next) == 0 {
+		return 0
+	}
+	return max(now.Sub(next[0]), 0)
 }
 
 // inboxMetrics counts the inbox for callers that may see all of it.

@@ -22,6 +22,7 @@ import (
 	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/versioncmd"
 	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/httpapi/server"
+	"github.com/sojourn-queue/sojourn/schedule"
 	"github.com/sojourn-queue/sojourn/store"
 	"github.com/sojourn-queue/sojourn/throttle/rule"
 )
@@ -190,6 +191,11 @@ func (a *app) serve(ctx context.Context, c *sojourn.Client, f serveFlags) error 
 	}
 	if err := profiles(ctx, f.profile, log); err != nil {
 		return err
+	}
+	for _, d := range a.Schedules {
+		if _, err := schedule.Of(c).Declare(ctx, d); err != nil {
+			return fmt.Errorf("the schedule %s of the settings file: %w", d.Name, err)
+		}
 	}
 	sweeping, stopSweep := context.WithCancel(context.WithoutCancel(ctx))
 	var beside sync.WaitGroup

@@ -166,6 +166,9 @@ func (a *app) work(ctx context.Context, c *sojourn.Client, f workFlags, program 
 		worker.Handle(w, httpjob.Kind, caller.Run)
 		f.kinds = append(f.kinds, httpjob.KindName)
 	}
+	for _, d := range a.Schedules {
+		w.Schedule(d)
+	}
 	if f.once {
 		ran, err := w.RunOnce(ctx)
 		if err == nil && !ran {
