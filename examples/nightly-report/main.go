@@ -1,6 +1,6 @@
-// Command nightly-report shows a schedule: a report every night at 2:30 in Berlin, over the night in
-// which the clock skips this time, a pause of three days, and an outage. The store's clock is turned
-// by hand, so that ten days pass in a moment; a worker in production just runs.
+// Command nightly-report shows a schedule: a report every night at 2:30 in Berlin, over the night
+// in which the clock skips this time, and a pause of three days. The store's clock is turned by
+// hand, so that a week passes in a moment; a worker in production just runs.
 package main
 
 import (
@@ -64,9 +64,35 @@ func run(ctx context.Context) error {
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(working) }()
 
+	if err := declared(ctx, client, ended); err != nil {
+		return err
+	}
+	pass := func(d time.Duration, reports int) error {
+		passed.Add(int64(d))
+		for range reports { // the clock stands still until they are completed
+			if _, err := client.Wait(ctx, <-built); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := week(ctx, client, pass); err != nil {
+		return err
+	}
+	jobs, err := client.Jobs().Peek(ctx, "default", 1)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("next: %s, virtual: %v\n", jobs[0].ScheduledFor.In(zone).Format("Mon Jan 2 15:04 MST"), jobs[0].Virtual)
+	stop()
+	return <-ended
+}
+
+// declared waits until the worker has declared its schedule.
+func declared(ctx context.Context, client *sojourn.Client, ended <-chan error) error {
 	calls := schedule.Of(client)
 	stored, err := calls.Get(ctx, "nightly-report")
-	for errors.Is(err, sojourn.ErrNotFound) { // until the worker has declared it
+	for errors.Is(err, sojourn.ErrNotFound) {
 		select {
 		case err := <-ended:
 			return err
@@ -78,15 +104,12 @@ func run(ctx context.Context) error {
 		return err
 	}
 	fmt.Println(stored.Text)
-	pass := func(d time.Duration, reports int) error {
-		passed.Add(int64(d))
-		for range reports { // the clock stands still until they are completed
-			if _, err := client.Wait(ctx, <-built); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
+	return nil
+}
+
+// week lets time pass; pass waits for so many reports.
+func week(ctx context.Context, client *sojourn.Client, pass func(d time.Duration, reports int) error) error {
+	calls := schedule.Of(client)
 	for range 3 {
 		if err := pass(24*time.Hour, 1); err != nil {
 			return err
@@ -106,15 +129,10 @@ func run(ctx context.Context) error {
 	if err := pass(0, 1); err != nil {
 		return err
 	}
-	if stored, err = calls.Get(ctx, "nightly-report"); err != nil {
-		return err
-	}
-	fmt.Printf("runs %d, skipped %d\n", stored.Runs, stored.Skipped)
-	jobs, err := client.Jobs().Peek(ctx, "default", 1)
+	stored, err := calls.Get(ctx, "nightly-report")
 	if err != nil {
 		return err
 	}
-	fmt.Printf("next: %s, virtual: %v\n", jobs[0].ScheduledFor.In(zone).Format("Mon Jan 2 15:04 MST"), jobs[0].Virtual)
-	stop()
-	return <-ended
+	fmt.Printf("runs %d, skipped %d\n", stored.Runs, stored.Skipped)
+	return nil
 }

@@ -37,7 +37,8 @@ func EnqueueSQL(ctx context.Context, c *sojourn.Client, tx *sql.Tx, jobs ...*soj
 }
 
 // FinishTx completes the job that a handler runs inside of tx, with the result that job.SetResult
-// has set, and enqueues the next jobs as sojourn.Then does. The job is completed exactly if tx is committed, so the other writes of tx happen
+// has set, and enqueues the next jobs as sojourn.Then does. The job is completed exactly if tx is
+// committed, so the other writes of tx happen
 // exactly once. Call it as the last statement before the commit; then the handler returns nil.
 //
 // ErrLeaseLost: the handler has lost the job, or has completed it before; roll back. After any

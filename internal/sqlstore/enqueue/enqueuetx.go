@@ -104,8 +104,8 @@ func (b *Batch) giveIDs(jobs []sojourn.Job, without []int) {
 	}
 }
 
-// DrawIDs leases n ids (1 to 1,000) for jobs that follow a completed one. It waits for a lane, so it
-// comes before the transaction that stores them.
+// DrawIDs leases n ids (1 to 1,000) for jobs that follow a completed one. It waits for a lane, so
+// it comes before the transaction that stores them.
 func (s *Enqueuer) DrawIDs(ctx context.Context, n int) (txn.Block, error) {
 	return s.spare.take(ctx, s, s.core.Clock.Estimate(), int64(n))
 }

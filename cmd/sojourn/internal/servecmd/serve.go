@@ -192,10 +192,8 @@ func (a *app) serve(ctx context.Context, c *sojourn.Client, f serveFlags) error 
 	if err := profiles(ctx, f.profile, log); err != nil {
 		return err
 	}
-	for _, d := range a.Schedules {
-		if _, err := schedule.Of(c).Declare(ctx, d); err != nil {
-			return fmt.Errorf("the schedule %s of the settings file: %w", d.Name, err)
-		}
+	if err := a.declare(ctx, c); err != nil {
+		return err
 	}
 	sweeping, stopSweep := context.WithCancel(context.WithoutCancel(ctx))
 	var beside sync.WaitGroup
@@ -232,6 +230,16 @@ func (a *app) serve(ctx context.Context, c *sojourn.Client, f serveFlags) error 
 		log.Warn("grace period over, requests were aborted")
 	}
 	log.Info("stopped")
+	return nil
+}
+
+// declare declares the schedules of the settings file.
+func (a *app) declare(ctx context.Context, c *sojourn.Client) error {
+	for _, d := range a.Schedules {
+		if _, err := schedule.Of(c).Declare(ctx, d); err != nil {
+			return fmt.Errorf("the schedule %s of the settings file: %w", d.Name, err)
+		}
+	}
 	return nil
 }
 
