@@ -52,7 +52,7 @@ type Outcome struct {
 	Queue      string        `json:"queue,omitempty"`      // to hold, or of the next stage; none = the job's own
 	Wait       Wait          `json:"wait,omitzero"`        // of await; of await_jobs its Within
 	Depends    []Dependency  `json:"depends_on,omitempty"` // of advance: what the next stage waits for
-	Next       []Job         `json:"next,omitempty"`       // enqueued with completed or await_jobs, in the same transaction; ids drawn before
+	Next       []Job         `json:"next,omitempty"`       // enqueued with completed or await_jobs, in the same transaction; without an id, the store draws one
 	Log        []LogLine     `json:"log,omitempty"`        // the rest of the step's log
 }
 

@@ -52,13 +52,20 @@ type URLStep interface {
 // CompleteInTx is the outcome that completes j with j.Result, for [TxStore].FinishTx. Once it was
 // called, a handler that returns nil without a commit has failed, with ReasonRolledBack.
 // Applications call sqlite.FinishTx or postgres.FinishTx instead. CodeInvalid if no handler was
-// given j.
-func CompleteInTx(j *sojourn.Job) (sojourn.Outcome, error) {
+// given j. next are the jobs that follow, see sojourn.Then.
+func CompleteInTx(j *sojourn.Job, next ...*sojourn.Job) (sojourn.Outcome, error) {
 	step := inside.Of(j)
 	if step == nil {
 		return sojourn.Outcome{}, sojourn.Invalid("job", "this Job is not running: only the Job that a handler was given can be finished")
 	}
 	o := sojourn.Outcome{Lease: j.Lease(), Type: sojourn.OutcomeCompleted, Result: j.Result, ResultType: j.ResultType}
+	if len(next) > 0 {
+		then := sojourn.Then(next...)
+		if sojourn.ErrorCode(then) != "" {
+			return sojourn.Outcome{}, then
+		}
+		o.Next = sojourn.OutcomeOf(then).Next
+	}
 	if s, ok := step.(TxStep); ok {
 		var err error
 		if o.Log, err = s.InTx(); err != nil {

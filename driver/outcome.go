@@ -61,8 +61,8 @@ func ValidOutcome(o *sojourn.Outcome, maxBytes int) error {
 func validNext(o *sojourn.Outcome, maxBytes int) error {
 	names := map[string]bool{}
 	for i := range o.Next {
-		if o.Next[i].ID <= 0 {
-			return sojourn.Invalid("next", "job %d has no id; draw ids before the first try", i)
+		if o.Next[i].ID < 0 {
+			return sojourn.Invalid("next", "job %d has the id %d; leave it out, and the store draws one", i, o.Next[i].ID)
 		}
 		if err := o.Next[i].Validate(maxBytes); err != nil {
 			return sojourn.AtIndex(i, err)

@@ -69,7 +69,7 @@ func TestAwaitJobs(t *testing.T) {
 	}
 }
 
-// Jobs that follow a completion get their ids from the worker, and a job may await none.
+// Jobs that follow a completion get their ids from the store, and a job may await none.
 func TestThenAndNoChildren(t *testing.T) {
 	client := open(t)
 	w := worker.New(client, worker.Options{})

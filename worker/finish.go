@@ -19,7 +19,6 @@ type reporter struct {
 	r      *run
 	filled chan struct{} // capacity 1: the outbox has something
 	logged chan struct{} // capacity 1: a job's log has something
-	ids    idSource      // of the jobs that outcomes store
 
 	// guarded by r.mu
 	outbox    []*step // those whose outcome waits to be reported, in order
@@ -110,9 +109,6 @@ func (p *reporter) batch() []*step {
 func (p *reporter) finish(batch []*step) error {
 	call, cancel := context.WithTimeout(p.r.calls, p.r.w.o.Lease)
 	defer cancel()
-	if err := p.ids.fill(call, p.r.w.store, batch); err != nil {
-		return err
-	}
 	outcomes := make([]sojourn.Outcome, len(batch))
 	for i, s := range batch {
 		outcomes[i] = s.out

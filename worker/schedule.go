@@ -14,17 +14,19 @@ const declareAgain = 5 * time.Second
 // and reports the failure. Call it before Run.
 func (w *Worker) Schedule(d schedule.Schedule) { w.schedules = append(w.schedules, d) }
 
-// declareSchedules declares the schedules of the worker.
+// declareSchedules declares the schedules of the worker. One that fails does not hinder the others.
 func (r *run) declareSchedules() {
-	for _, d := range r.w.schedules {
-		for r.calls.Err() == nil {
-			_, err := schedule.StoreOf(r.w.store).SetSchedule(r.calls, d, schedule.ModeDeclare)
-			if err == nil {
-				break
+	for left := r.w.schedules; len(left) > 0 && r.calls.Err() == nil; {
+		var again []schedule.Schedule
+		for _, d := range left {
+			if _, err := schedule.StoreOf(r.w.store).SetSchedule(r.calls, d, schedule.ModeDeclare); err != nil {
+				r.failed("schedule "+d.Name, err)
+				again = append(again, d)
 			}
-			r.failed("schedule "+d.Name, err)
+		}
+		signal(r.declared) // the next sweep learns when they are due
+		if left = again; len(left) > 0 {
 			sleep(r.calls, declareAgain, nil)
 		}
 	}
-	r.declared <- struct{}{} // the next sweep learns when they are due
 }

@@ -267,7 +267,8 @@ func (s *step) translate(err, cause error) sojourn.Outcome {
 			Verdict: sojourn.Verdict{Final: s.as.onPanic == sojourn.Fail}}
 	}
 	o := sojourn.OutcomeOf(err)
-	if o.Type == sojourn.OutcomeCompleted {
+	switch o.Type {
+	case sojourn.OutcomeCompleted, sojourn.OutcomeAbort, sojourn.OutcomeCancelled:
 		o.Result, o.ResultType = s.job.Result, s.job.ResultType
 	}
 	if o.Type == sojourn.OutcomeError && cause != nil {

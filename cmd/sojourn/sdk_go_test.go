@@ -36,7 +36,15 @@ type scenarioStep struct {
 	Generation int32
 	State      sojourn.State
 	Grace      float64
-	Filter     struct{ Kind string }
+	Filter     struct {
+		Kind       string
+		ParentsOf  string `json:"parents_of"`
+		ChildrenOf string `json:"children_of"`
+	}
+	On         *[]string
+	Dependents string
+	How, Name  string
+	Schedule   *scenarioSchedule
 	Worker     struct {
 		Queues      []string
 		Concurrency int
@@ -66,6 +74,10 @@ type scenarioJob struct {
 		NoExtend    *bool `json:"no_extend"`
 		Backoff     struct{ First string }
 	}
+	DependsOn []struct {
+		Jobs      []any
+		OnFailure sojourn.OnFailure `json:"on_failure"`
+	} `json:"depends_on"`
 }
 
 func (s scenarioJob) job() *sojourn.Job {
@@ -217,15 +229,16 @@ func (d *scenarioDriver) call(ctx context.Context, method, path, token string, b
 // shown is a job with the forms of its result that the file has.
 type shown struct {
 	*sojourn.Job
-	ResultJSON   string `json:"result_json"`
-	ResultBase64 []byte `json:"result_base64"`
+	CheckpointJSON string `json:"checkpoint_json"`
+	ResultJSON     string `json:"result_json"`
+	ResultBase64   []byte `json:"result_base64"`
 }
 
 func show(j *sojourn.Job, err error) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return shown{j, string(j.Result), j.Result}, nil
+	return shown{j, string(j.Checkpoint), string(j.Result), j.Result}, nil
 }
 
 func (d *scenarioDriver) do(ctx context.Context, s scenarioStep) (any, error) {
@@ -254,7 +267,8 @@ func (d *scenarioDriver) do(ctx context.Context, s scenarioStep) (any, error) {
 	case "queue":
 		return nil, d.call(ctx, http.MethodPut, "/v1/queues/"+s.Queue, d.token, s.Settings)
 	case "cancel":
-		return nil, d.client.Cancel(ctx, id, s.Reason)
+		_, err := d.client.Jobs().Edit(ctx, id, sojourn.Edit{Action: sojourn.EditCancel, Reason: s.Reason, Dependents: s.Dependents})
+		return nil, err
 	case "redrive":
 		_, err := d.client.Jobs().Edit(ctx, id, sojourn.Edit{Action: sojourn.EditRedrive, Generation: s.Generation})
 		return nil, err
@@ -270,6 +284,9 @@ func (d *scenarioDriver) do(ctx context.Context, s scenarioStep) (any, error) {
 		d.stop(time.Duration(s.Grace * float64(time.Second)))
 		return nil, nil
 	}
+	if done, got, err := d.compose(ctx, s); done {
+		return got, err
+	}
 	return d.list(ctx, s)
 }
 
@@ -278,7 +295,7 @@ func (d *scenarioDriver) list(ctx context.Context, s scenarioStep) (any, error) 
 	names := []string{}
 	switch s.Do {
 	case "find":
-		jobs, err := d.client.Store().Find(ctx, sojourn.Filter{Kind: s.Filter.Kind})
+		jobs, err := d.client.Store().Find(ctx, sojourn.Filter{Kind: s.Filter.Kind, ParentsOf: d.ids[s.Filter.ParentsOf], ChildrenOf: d.ids[s.Filter.ChildrenOf]})
 		for _, j := range jobs {
 			for name, id := range d.ids {
 				if id == j.ID && name != "again" {
@@ -319,23 +336,35 @@ func (d *scenarioDriver) enqueue(ctx context.Context, s scenarioStep) (any, erro
 		if err := json.Unmarshal(s.Job, &j); err != nil {
 			return nil, err
 		}
-		e, err := d.client.Enqueue(ctx, j.job())
+		one := j.job()
+		d.depends(one, j, nil)
+		e, err := d.client.Enqueue(ctx, one)
 		var name string
 		_ = json.Unmarshal(s.As, &name) // most have no name
 		d.ids[name] = e.ID
 		return e, err
 	}
 	jobs := make([]*sojourn.Job, len(s.Jobs))
+	var names []string
+	_ = json.Unmarshal(s.As, &names)
+	ids, err := d.client.Reserve(ctx, len(jobs))
+	if err != nil {
+		return nil, err
+	}
+	batch := map[string]sojourn.ID{}
 	for i := range s.Jobs {
 		jobs[i] = s.Jobs[i].job()
+		jobs[i].ID = ids[i]
+		d.depends(jobs[i], s.Jobs[i], batch)
+		if i < len(names) {
+			batch[names[i]] = ids[i]
+		}
 	}
 	enqueue := d.client.EnqueueAll
 	if s.Partial {
 		enqueue = d.client.EnqueueEach
 	}
 	es, err := enqueue(ctx, jobs...)
-	var names []string
-	_ = json.Unmarshal(s.As, &names)
 	answers := make([]map[string]any, len(es))
 	for i, e := range es {
 		answers[i] = map[string]any{"state": e.State.String(), "code": sojourn.ErrorCode(e.Err)}

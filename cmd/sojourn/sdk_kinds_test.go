@@ -111,6 +111,7 @@ func (d *scenarioDriver) handlers(w *worker.Worker) {
 	handle("huge", func(_ context.Context, j *sojourn.Job, _ string) error {
 		return j.SetResult(strings.Repeat("x", 300_000))
 	})
+	d.followHandlers(w)
 	handle("endless", func(ctx context.Context, j *sojourn.Job, _ string) error {
 		d.record(j.ID, "began")
 		d.record(j.ID, why(ctx))

@@ -102,6 +102,9 @@ func (c *call) find(f sojourn.Filter) (wire.JobsAnswer, error) {
 		return wire.JobsAnswer{}, err
 	}
 	defer end()
+	if !c.mayRelate(f) {
+		return wire.JobsAnswer{Jobs: []wire.JobView{}}, nil
+	}
 	jobs, err := c.store.Find(ctx, f)
 	if no := denied(ctx); no != nil {
 		return wire.JobsAnswer{}, no
@@ -119,6 +122,17 @@ func (c *call) find(f sojourn.Filter) (wire.JobsAnswer, error) {
 		}
 	}
 	return wire.JobsAnswer{Jobs: wire.Views(seen)}, err
+}
+
+// mayRelate reports whether the caller may see the jobs whose parents or children it lists. Others
+// look as if they had none.
+func (c *call) mayRelate(f sojourn.Filter) bool {
+	for _, id := range []sojourn.ID{f.ParentsOf, f.ChildrenOf} {
+		if id > 0 && c.visible(id) != nil {
+			return false
+		}
+	}
+	return true
 }
 
 type jobIn struct {

@@ -4,15 +4,19 @@ import (
 	"net/http"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/httpapi/server/internal/admission"
+	"github.com/sojourn-queue/sojourn/httpapi/server/internal/meter"
+	"github.com/sojourn-queue/sojourn/schedule"
 )
 
 // meters holds this server's own metrics. /metrics shows them with those of the store.
@@ -88,38 +92,10 @@ func metrics(c *call) (any, error) {
 	if err := c.inboxMetrics(vec("sojourn_inbox_responses", "Responses that no job has taken, each outcome counted up to 10,000.", "outcome")); err != nil {
 		return nil, err
 	}
-	jobs := vec("sojourn_jobs", "Number of jobs.", "queue", "state")
-	used := vec("sojourn_limit_used", "Weight in flight.", "queue")
-	most := vec("sojourn_limit_capacity", "Limit of the weight in flight; absent for queues without a limit.", "queue")
-	paused := vec("sojourn_queue_paused", "1 while the queue is paused.", "queue")
-	stalled := vec("sojourn_stalled_jobs", "Running jobs whose lease has expired.", "queue")
-	oldest := vec("sojourn_oldest_ready_seconds", "Age of the oldest ready job; 0 without ready jobs.", "queue")
-	unhandled := vec("sojourn_unhandled_jobs", "Ready jobs of kinds that no worker has tried to claim within a day.", "queue", "kind")
-	for _, q := range queues {
-		if !c.who.sees(q.Name) {
-			continue
-		}
-		for s, n := range q.Counts {
-			jobs.WithLabelValues(q.Name, s.String()).Set(float64(n))
-		}
-		used.WithLabelValues(q.Name).Set(float64(q.InFlight))
-		stalled.WithLabelValues(q.Name).Set(float64(q.Stalled))
-		if q.Settings.Limit > 0 {
-			most.WithLabelValues(q.Name).Set(float64(q.Settings.Limit))
-		}
-		pause, wait := 0.0, 0.0
-		if q.Settings.Paused {
-			pause = 1
-		}
-		if !q.OldestReady.IsZero() {
-			wait = max(status.Now.Sub(q.OldestReady).Seconds(), 0)
-		}
-		paused.WithLabelValues(q.Name).Set(pause)
-		oldest.WithLabelValues(q.Name).Set(wait)
-		for kind, n := range q.Unhandled {
-			unhandled.WithLabelValues(q.Name, kind).Set(float64(n))
-		}
+	if err := meter.Schedules(c.ctx, state, schedule.StoreOf(c.store), status.Now); err != nil {
+		return nil, err
 	}
+	meter.Queues(state, slices.DeleteFunc(queues, func(q sojourn.QueueStatus) bool { return !c.who.sees(q.Name) }), status.Now)
 	promhttp.HandlerFor(prometheus.Gatherers{c.meters.registry, state}, promhttp.HandlerOpts{}).ServeHTTP(c.w, c.r)
 	return done{}, nil
 }

@@ -5,8 +5,10 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
 )
 
 // TestMetricsReferenceIsComplete compares docs/reference/metrics.md with a server's metrics: each
@@ -17,7 +19,12 @@ func TestMetricsReferenceIsComplete(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.want("a job", s.send("POST", "/v1/jobs", `{"kind":"k"}`), 201, "")
+	s.want("a schedule", s.send("PUT", "/v1/schedules/nightly", `{"cron":"@daily","job":{"kind":"k"}}`), 200, "")
+	s.want("a run", s.send("POST", "/v1/schedules/nightly/run", ""), 200, "")
 	shown := s.send("GET", "/metrics", "").body
+	if !strings.Contains(shown, `sojourn_schedule_runs_total{schedule="nightly"} 1`) || !strings.Contains(shown, `sojourn_schedule_lag_seconds{schedule="nightly"} 0`) {
+		t.Errorf("the schedule is missing in\n%s", shown)
+	}
 	page, err := os.ReadFile("../../docs/reference/metrics.md")
 	if err != nil {
 		t.Fatal(err)
@@ -54,5 +61,18 @@ func TestMetricsReferenceIsComplete(t *testing.T) {
 	}
 	for name := range written {
 		t.Errorf("%s is written and not shown", name)
+	}
+}
+
+// TestMetricsOfSchedulesStopAtGrants: a token sees the schedules into its queues only.
+func TestMetricsOfSchedulesStopAtGrants(t *testing.T) {
+	s := newSite(t, Options{})
+	admin := s.token(time.Hour, grant("", "", access.VerbAdmin))
+	for _, queue := range []string{"att", "vic"} {
+		s.want("a schedule", s.send("PUT", "/v1/schedules/of-"+queue, `{"cron":"@daily","job":{"kind":"k","queue":"`+queue+`"}}`, admin), 200, "")
+	}
+	shown := s.send("GET", "/metrics", "", s.token(time.Hour, grant("att", "", access.VerbRead))).body
+	if !strings.Contains(shown, `schedule="of-att"`) || strings.Contains(shown, "of-vic") {
+		t.Errorf("a token for one queue sees\n%s", shown)
 	}
 }

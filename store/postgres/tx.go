@@ -37,7 +37,8 @@ func EnqueueSQL(ctx context.Context, c *sojourn.Client, tx *sql.Tx, jobs ...*soj
 }
 
 // FinishTx completes the job that a handler runs inside of tx, with the result that job.SetResult
-// has set. The job is completed exactly if tx is committed, so the other writes of tx happen
+// has set, and enqueues the next jobs as sojourn.Then does. The job is completed exactly if tx is
+// committed, so the other writes of tx happen
 // exactly once. Call it as the last statement before the commit; then the handler returns nil.
 //
 // ErrLeaseLost: the handler has lost the job, or has completed it before; roll back. After any
@@ -47,14 +48,14 @@ func EnqueueSQL(ctx context.Context, c *sojourn.Client, tx *sql.Tx, jobs ...*soj
 // nothing, so it may return an error when the commit's outcome is unknown.
 //
 // From FinishTx until tx ends the job's row is locked, and its lease is not extended.
-func FinishTx(ctx context.Context, c *sojourn.Client, tx pgx.Tx, job *sojourn.Job) error {
-	return finishTx(ctx, c, tx, job)
+func FinishTx(ctx context.Context, c *sojourn.Client, tx pgx.Tx, job *sojourn.Job, next ...*sojourn.Job) error {
+	return finishTx(ctx, c, tx, job, next...)
 }
 
 // FinishSQL is FinishTx for a transaction of database/sql with the driver of
 // github.com/jackc/pgx/v5/stdlib.
-func FinishSQL(ctx context.Context, c *sojourn.Client, tx *sql.Tx, job *sojourn.Job) error {
-	return finishTx(ctx, c, tx, job)
+func FinishSQL(ctx context.Context, c *sojourn.Client, tx *sql.Tx, job *sojourn.Job, next ...*sojourn.Job) error {
+	return finishTx(ctx, c, tx, job, next...)
 }
 
 func enqueueTx(ctx context.Context, c *sojourn.Client, tx any, jobs []*sojourn.Job) ([]sojourn.Enqueued, error) {
@@ -75,12 +76,12 @@ func enqueueTx(ctx context.Context, c *sojourn.Client, tx any, jobs []*sojourn.J
 	return done, err
 }
 
-func finishTx(ctx context.Context, c *sojourn.Client, tx any, job *sojourn.Job) error {
+func finishTx(ctx context.Context, c *sojourn.Client, tx any, job *sojourn.Job, next ...*sojourn.Job) error {
 	s, err := txStore(c)
 	if err != nil {
 		return err
 	}
-	o, err := driver.CompleteInTx(job)
+	o, err := driver.CompleteInTx(job, next...)
 	if err != nil {
 		return err
 	}

@@ -43,7 +43,8 @@ func EnqueueTx(ctx context.Context, c *sojourn.Client, tx *sql.Tx, jobs ...*sojo
 }
 
 // FinishTx completes the job that a handler runs inside of tx, with the result that job.SetResult
-// has set. The job is completed exactly if tx is committed, so the other writes of tx happen
+// has set, and enqueues the next jobs as sojourn.Then does. The job is completed exactly if tx is
+// committed, so the other writes of tx happen
 // exactly once. Call it as the last statement before the commit; then the handler returns nil.
 //
 // ErrLeaseLost: the handler has lost the job, or has completed it before; roll back. After any
@@ -52,12 +53,12 @@ func EnqueueTx(ctx context.Context, c *sojourn.Client, tx *sql.Tx, jobs ...*sojo
 // with sojourn.ReasonRolledBack. Its return value after the commit changes nothing.
 //
 // About tx see EnqueueTx.
-func FinishTx(ctx context.Context, c *sojourn.Client, tx *sql.Tx, job *sojourn.Job) error {
+func FinishTx(ctx context.Context, c *sojourn.Client, tx *sql.Tx, job *sojourn.Job, next ...*sojourn.Job) error {
 	s, err := txStore(c)
 	if err != nil {
 		return err
 	}
-	o, err := driver.CompleteInTx(job)
+	o, err := driver.CompleteInTx(job, next...)
 	if err != nil {
 		return err
 	}

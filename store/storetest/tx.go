@@ -72,6 +72,7 @@ var txTrials = []txTrial{
 	{"finish a lost lease", "A step whose lease is lost completes nothing, so that the application rolls back.", "inv:A8 tr:L5 inv:F2", txFinishLost},
 	{"finish twice", "A step that is completed cannot be completed again: what the second transaction did must not count.", "inv:A8 tr:F12", txFinishTwice},
 	{"finish with what the store refuses", "A refused result leaves lease and transaction as they are.", "inv:A8 tr:F15 rules:C7", txFinishRefused},
+	{"finish with next jobs", "Next jobs of a step appear with the commit and not after a rollback; those without an id get one.", "inv:A8 tr:F1 spec:D2", txFinishThen},
 	{"side by side", "Transactions, calls of the store and workers go on beside each other, and what is committed is what exists.",
 		"inv:A8 rules:F3 rules:F4 rules:F5 inv:U1", txSideBySide},
 	{"finish and enqueue", "The end of a job frees its key inside of the transaction.", "inv:A8 inv:U2", txFinishNext},

@@ -186,6 +186,19 @@ func txFinishNext(s *txScene) {
 	kit.Same(s.Scene, "the next", s.Claim().Job.ID, e.ID)
 }
 
+func txFinishThen(s *txScene) {
+	c := s.Running()
+	next := []sojourn.Job{anonymous(), anonymous(sojourn.DependsOn(c.Job.ID)), anonymous(sojourn.Delay(time.Hour))}
+	for _, end := range []func(tx){tx.rollback, tx.commit} {
+		x := s.begin()
+		s.Must(x.finish(kit.Follow(c, next...)), "FinishTx")
+		end(x)
+	}
+	s.State(c.Job.ID, sojourn.Completed)
+	kit.Same(s.Scene, "jobs after the commit", len(s.Find(sojourn.Filter{Limit: 10})), 4)
+	kit.Same(s.Scene, "the job that waits", len(s.Find(sojourn.Filter{States: []sojourn.State{sojourn.Scheduled}})), 1)
+}
+
 func txCallers(s *txScene) {
 	alice, mallory := s.Tenant("alice", kit.Everything), s.Tenant("mallory", access.Grant{Verbs: []access.Verb{access.VerbEnqueue}, Queue: "attack-*"})
 	store := s.Store.(driver.TxStore)

@@ -70,6 +70,9 @@ type Options struct {
 	// Env are variables, as NAME=VALUE, that the program gets besides those of [Passed] and its
 	// own.
 	Env []string
+	// Parents gives each program the jobs that its job has waited for, with their results, in the
+	// file $SOJOURN_PARENTS and on standard input. It costs one more read for each run.
+	Parents bool
 	// Folder is where the folders of runs are made. Default: os.TempDir().
 	Folder string
 }
@@ -121,8 +124,10 @@ func (p *Program) Close() error {
 // Run runs the command for one step of job; it is the handler of a kind. Standard output and
 // standard error go to the job's log, line by line.
 //
-//	exit 0             completed, with the content of the file $SOJOURN_RESULT
-//	exit 65            failed, even if attempts remain
+//	exit 0             completed, with the content of the file $SOJOURN_RESULT; a file $SOJOURN_NEXT, with a list of
+//	                   jobs as in the HTTP API, enqueues them in the same transaction; with a file $SOJOURN_ADVANCE,
+//	                   such as {"queue": "ship"}, the job goes on with its next stage instead
+//	exit 65            failed, even if attempts remain; the file $SOJOURN_RESULT is stored as its details
 //	exit 75            run again, after the delay in $SOJOURN_RETRY_AFTER (a file); no error
 //	exit 77            awaiting, with the wait in the file $SOJOURN_AWAIT, such as {"within": "6h"}; the next run has the answer
 //	anything else      an error with the reason exit_N and the end of standard error as its text
@@ -144,7 +149,7 @@ func (p *Program) Run(ctx context.Context, job *sojourn.Job, _ []byte) error {
 		ctx, stop = context.WithTimeoutCause(ctx, p.o.Timeout, errTimeout)
 		defer stop()
 	}
-	files, err := newFiles(folder, job)
+	files, err := p.newFiles(ctx, folder, job)
 	if err != nil {
 		return sojourn.WithReason(ReasonStart, err)
 	}
@@ -156,8 +161,8 @@ func (p *Program) Run(ctx context.Context, job *sojourn.Job, _ []byte) error {
 		return sojourn.WithReason(ReasonStart, fmt.Errorf("%s could not be started: %w", p.o.Command[0], err))
 	}
 	err = files.verdict(state, tail, context.Cause(ctx))
-	if state.ExitCode() == 0 && err == nil {
-		return nil
+	if state.ExitCode() == 0 && sojourn.OutcomeOf(err).Type == sojourn.OutcomeCompleted {
+		return err
 	}
 	if saveErr := files.saveCheckpoint(ctx, job); saveErr != nil {
 		job.Log().Warn("the checkpoint was not stored", "error", saveErr)

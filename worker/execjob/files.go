@@ -18,6 +18,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/jsonform"
 )
 
 // Passed are the variables that a program inherits, if they are set. It does not inherit others,
@@ -35,13 +36,19 @@ type files struct {
 	mayHave int64 // bytes of a file that is read
 }
 
-func newFiles(folder string, job *sojourn.Job) (*files, error) {
+func (p *Program) newFiles(ctx context.Context, folder string, job *sojourn.Job) (*files, error) {
 	f := &files{folder: folder, stored: job.Checkpoint, job: job, mayHave: sojourn.MaxMaxBytes}
 	url, err := job.RespondURL(0)
 	if err != nil {
 		url = "" // no URL for responses is configured
 	}
-	about, err := describe(job, url)
+	var parents []parent
+	if p.o.Parents {
+		if parents, err = parentsOf(ctx, job); err != nil {
+			return nil, err
+		}
+	}
+	about, err := describe(job, url, parents)
 	if err != nil {
 		return nil, err
 	}
@@ -52,6 +59,11 @@ func newFiles(folder string, job *sojourn.Job) (*files, error) {
 	if job.Response != nil {
 		given["response"] = job.Response.Body
 	}
+	if len(parents) > 0 {
+		if given["parents"], err = jsonLine(parents); err != nil {
+			return nil, err
+		}
+	}
 	for name, b := range given {
 		if err := os.WriteFile(f.path(name), b, 0o600); err != nil {
 			return nil, err
@@ -59,13 +71,19 @@ func newFiles(folder string, job *sojourn.Job) (*files, error) {
 	}
 	f.vars = []string{
 		"SOJOURN_ID=" + strconv.FormatInt(int64(job.ID), 10), "SOJOURN_KIND=" + job.Kind, "SOJOURN_QUEUE=" + job.Queue, "SOJOURN_KEY=" + job.Key,
-		"SOJOURN_ATTEMPT=" + strconv.Itoa(int(job.Attempt)), "SOJOURN_IDEMPOTENCY_KEY=" + job.IdempotencyKey(), "TMPDIR=" + f.path("work"),
+		"SOJOURN_ATTEMPT=" + strconv.Itoa(int(job.Attempt)), "SOJOURN_STAGE=" + strconv.Itoa(int(job.Stage)), "SOJOURN_IDEMPOTENCY_KEY=" + job.IdempotencyKey(), "TMPDIR=" + f.path("work"),
 	}
-	for _, name := range []string{"args", "checkpoint", "result", "await", "retry_after"} {
+	for _, name := range []string{"args", "checkpoint", "result", "await", "retry_after", "next", "advance"} {
 		f.vars = append(f.vars, "SOJOURN_"+strings.ToUpper(name)+"="+f.path(name))
 	}
 	if job.Response != nil { // a script asks [ -n "$SOJOURN_RESPONSE" ]
 		f.vars = append(f.vars, "SOJOURN_RESPONSE="+f.path("response"))
+	}
+	if len(parents) > 0 {
+		f.vars = append(f.vars, "SOJOURN_PARENTS="+f.path("parents"))
+	}
+	if job.Schedule != "" {
+		f.vars = append(f.vars, "SOJOURN_SCHEDULE="+job.Schedule, "SOJOURN_SCHEDULED_FOR="+job.ScheduledFor.UTC().Format(time.RFC3339))
 	}
 	if url != "" {
 		f.vars = append(f.vars, "SOJOURN_RESPOND_URL="+url)
@@ -116,6 +134,9 @@ type description struct {
 	Group          string            `json:"group,omitempty"`
 	Tags           []string          `json:"tags,omitempty"`
 	Meta           map[string]string `json:"meta,omitempty"`
+	Stage          int32             `json:"stage,omitempty"`
+	Schedule       string            `json:"schedule,omitempty"`
+	ScheduledFor   time.Time         `json:"scheduled_for,omitzero"`
 	Attempt        int32             `json:"attempt"`
 	Failures       int32             `json:"failures"`
 	Epoch          int64             `json:"epoch"`
@@ -128,10 +149,32 @@ type description struct {
 	Checkpoint     value             `json:"checkpoint,omitempty"`
 	Response       *answer           `json:"response,omitempty"`
 	Responses      []answer          `json:"responses,omitempty"`
+	Parents        []parent          `json:"parents,omitempty"`
 }
 
-func describe(job *sojourn.Job, url string) ([]byte, error) {
-	d := description{ID: job.ID, Kind: job.Kind, Queue: job.Queue, Key: job.Key, Group: job.Group, Tags: job.Tags, Meta: job.Meta, Attempt: job.Attempt,
+// parent is a job that the program's job has waited for.
+type parent struct {
+	ID         sojourn.ID    `json:"id"`
+	Kind       string        `json:"kind"`
+	Key        string        `json:"key,omitempty"`
+	State      sojourn.State `json:"state"`
+	Reason     string        `json:"reason,omitempty"`
+	Result     value         `json:"result,omitempty"`
+	ResultType string        `json:"result_type,omitempty"`
+}
+
+// parentsOf reads the jobs that a job has waited for.
+func parentsOf(ctx context.Context, job *sojourn.Job) (out []parent, err error) {
+	jobs, err := job.Parents(ctx)
+	for _, p := range jobs {
+		out = append(out, parent{p.ID, p.Kind, p.Key, p.State, p.Reason, p.Result, p.ResultType})
+	}
+	return out, err
+}
+
+func describe(job *sojourn.Job, url string, parents []parent) ([]byte, error) {
+	d := description{ID: job.ID, Kind: job.Kind, Queue: job.Queue, Key: job.Key, Group: job.Group, Tags: job.Tags, Meta: job.Meta, Stage: job.Stage,
+		Schedule: job.Schedule, ScheduledFor: job.ScheduledFor, Attempt: job.Attempt, Parents: parents,
 		Failures: job.Failures, Epoch: job.Epoch, Purpose: job.Purpose, IdempotencyKey: job.IdempotencyKey(), RespondURL: url, CreatedAt: job.CreatedAt,
 		ContentType: job.ContentType, Args: job.Args, Checkpoint: job.Checkpoint}
 	for _, r := range job.Responses {
@@ -140,10 +183,14 @@ func describe(job *sojourn.Job, url string) ([]byte, error) {
 	if r := job.Response; r != nil {
 		d.Response = &answer{r.Key, r.Source, r.MessageID, r.ContentType, r.ReceivedAt, r.Body}
 	}
+	return jsonLine(d)
+}
+
+func jsonLine(v any) ([]byte, error) {
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)
 	e.SetEscapeHTML(false)
-	err := e.Encode(d)
+	err := e.Encode(v)
 	return out.Bytes(), err
 }
 
@@ -161,12 +208,17 @@ func (f *files) verdict(state *os.ProcessState, tail string, cause error) error 
 	var err error
 	switch code {
 	case 0:
-		err = f.takeResult()
+		if err = f.takeResult(); err == nil {
+			err = f.follow()
+		}
 	case ExitAwait:
 		return f.wait()
 	case ExitRetry:
 		return f.retry()
 	case ExitAbort:
+		if err := f.takeResult(); err != nil {
+			f.job.Log().Warn("the result was not stored", "error", err)
+		}
 		return sojourn.Abort(sojourn.WithReason("exit_"+strconv.Itoa(code), errors.New(text)))
 	case -1:
 		err = sojourn.WithReason(ReasonSignal, errors.New(text))
@@ -193,6 +245,36 @@ func (f *files) takeResult() error {
 		f.job.ResultType = "text/plain; charset=utf-8"
 	}
 	return nil
+}
+
+// follow reads what follows a completed step.
+func (f *files) follow() error {
+	var follow jsonform.Follow
+	var stage jsonform.Stage
+	for _, file := range []struct {
+		name string
+		to   any
+		form string
+	}{{"next", &follow.Next, `[{"kind": "ship", "args": {"order": 42}}]`}, {"advance", &stage, `{"queue": "ship"}`}} {
+		b, err := f.read(file.name)
+		if err != nil {
+			return err
+		}
+		if len(bytes.TrimSpace(b)) == 0 {
+			continue
+		}
+		if err := jsonform.ReadStrict(b, file.to); err != nil {
+			return wrong(file.name, "%.200v; write such as %s", err, file.form)
+		}
+		if file.to == any(&stage) {
+			follow.Advance = &stage
+		}
+	}
+	out := follow.Outcome()
+	if sojourn.ErrorCode(out) != "" {
+		return wrong("next or advance", "%w", out)
+	}
+	return out
 }
 
 // wait reads the program's wait. The fields are those of a wait in the HTTP API.

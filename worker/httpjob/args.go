@@ -35,6 +35,9 @@ type Args struct {
 	RetryOn []int           `json:"retry_on,omitempty"` // further statuses after which the request is repeated, 300 to 499
 	Await   bool            `json:"await,omitempty"`    // the answer comes later, to the link in the header Sojourn-Respond-Url
 	Within  Duration        `json:"within,omitzero"`    // of the wait; default the attempt's timeout
+	// Follow lets the response name follow-up jobs or a next stage, see [Caller.Run]. The worker
+	// must have a secret for the host.
+	Follow bool `json:"follow,omitempty"`
 }
 
 // Duration is a time.Duration that is written with its unit, such as "90s".
@@ -108,6 +111,9 @@ func (a *Args) validate() error {
 	}
 	if !a.Await && a.Within != 0 {
 		return sojourn.Invalid("within", "is for a job with \"await\": true")
+	}
+	if a.Await && a.Follow {
+		return sojourn.Invalid("follow", "does not go with await: only the response to the request names follow-up jobs")
 	}
 	_, _, err := a.body()
 	return err

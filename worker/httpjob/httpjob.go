@@ -28,6 +28,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/jsonform"
 )
 
 const (
@@ -37,6 +38,8 @@ const (
 	MaxTimeout = 10 * time.Minute
 	// MaxResponse is how many bytes of a response's body are kept; the rest is not read.
 	MaxResponse = 64 << 10
+	// MaxNext is how many follow-up jobs a response may name.
+	MaxNext = 100
 	// MaxHold cuts the Retry-After of a response: it closes the queue for all of its jobs.
 	MaxHold = time.Hour
 
@@ -51,6 +54,7 @@ const (
 	ReasonRefused = "http_refused" // the URL, or the address behind it, is not allowed; final
 	ReasonTimeout = "http_timeout"
 	ReasonConnect = "http_connect" // no connection, no TLS, or no response that can be read
+	ReasonFollow  = "http_follow"  // the follow-up jobs or the stage in the response cannot be read
 	ReasonNoLink  = "http_no_link" // await without a key of the job and without worker.Options.RespondURL
 )
 
@@ -134,6 +138,12 @@ func New(o Options) (*Caller, error) {
 //	other 5xx, 408, 425, 429      an error, retried with backoff; so are those of retry_on, and errors of the network
 //	other 4xx, 3xx                failed, even if attempts remain
 //
+// With follow, the body of a 2xx response may have the fields "next", a list of jobs as in the HTTP
+// API, or "advance", such as {"queue": "ship"}. The jobs are enqueued in the transaction that
+// completes the job; with advance the job goes on with its next stage. Enqueuing is the worker's
+// right and not the receiver's, so a request with follow goes only to hosts for which the worker
+// has a secret, and is signed. A response that cannot be read is an error, http_follow.
+//
 // The response of a failed request is stored as the job's checkpoint and not in its error, because
 // errors are shown to users who may not read the args of jobs.
 func (c *Caller) Run(ctx context.Context, job *sojourn.Job, args Args) error {
@@ -156,7 +166,14 @@ func (c *Caller) Run(ctx context.Context, job *sojourn.Job, args Args) error {
 	}
 	where := fmt.Sprintf("%s %s://%s%s: %d %s", request.Method, request.URL.Scheme, request.URL.Host, request.URL.EscapedPath(), got.Status, http.StatusText(got.Status))
 	if got.Status >= 200 && got.Status < 300 && !args.Await {
-		return job.SetResult(got)
+		if err := job.SetResult(got); err != nil {
+			return err
+		}
+		out, err := follow(args, got)
+		if err != nil {
+			return errors.Join(sojourn.WithReason(ReasonFollow, fmt.Errorf("%s; the response names no follow-up jobs or stage that can be: %w", where, err)), save(ctx, job, got))
+		}
+		return out
 	}
 	if err := save(ctx, job, got); err != nil {
 		return err
@@ -165,6 +182,33 @@ func (c *Caller) Run(ctx context.Context, job *sojourn.Job, args Args) error {
 		return sojourn.Await(time.Duration(args.Within))
 	}
 	return verdict(got.Status, header, where, args.RetryOn)
+}
+
+// errFollow hides what the decoder says, which may quote the body.
+var errFollow = errors.New(`write {"next": [{"kind": "ship"}]} or {"advance": {"queue": "ship"}}, with the fields of the HTTP API`)
+
+// follow is the outcome that a response names: nil, sojourn.Then or sojourn.Advance.
+func follow(args Args, got Result) (out, err error) {
+	if !args.Follow || len(got.Body) == 0 && len(got.Text)+len(got.Base64) == 0 {
+		return nil, nil
+	}
+	var fields map[string]json.RawMessage
+	var f jsonform.Follow
+	if json.Unmarshal(got.Body, &fields) != nil { // other fields are the receiver's own
+		return nil, errFollow
+	}
+	for name, to := range map[string]any{"next": &f.Next, "advance": &f.Advance} {
+		if fields[name] != nil && jsonform.ReadStrict(fields[name], to) != nil {
+			return nil, errFollow
+		}
+	}
+	if len(f.Next) > MaxNext {
+		return nil, sojourn.Invalid("next", "%d jobs exceed the limit of %d", len(f.Next), MaxNext)
+	}
+	if out = f.Outcome(); sojourn.ErrorCode(out) != "" {
+		return nil, out
+	}
+	return out, nil
 }
 
 // save keeps the response.
@@ -224,6 +268,9 @@ func (c *Caller) request(ctx context.Context, job *sojourn.Job, args Args) (r *h
 		return nil, nil, refused(err)
 	}
 	keys, err := c.keys(u.Hostname())
+	if err == nil && args.Follow && len(keys) == 0 {
+		err = sojourn.Invalid("follow", "needs a secret for the host %.64q: only a receiver that the worker signs for may name follow-up jobs (SOJOURN_HTTP_SECRETS)", u.Hostname())
+	}
 	if err != nil {
 		return nil, nil, refused(err)
 	}
@@ -254,6 +301,12 @@ func (c *Caller) request(ctx context.Context, job *sojourn.Job, args Args) (r *h
 	}
 	r.Header.Set("Sojourn-Job", strconv.FormatInt(int64(job.ID), 10))
 	r.Header.Set("Sojourn-Attempt", strconv.Itoa(int(job.Attempt)))
+	if job.Stage > 0 {
+		r.Header.Set("Sojourn-Stage", strconv.Itoa(int(job.Stage)))
+	}
+	if job.Schedule != "" {
+		r.Header.Set("Sojourn-Scheduled-For", job.ScheduledFor.UTC().Format(time.RFC3339))
+	}
 	if args.Await {
 		link, err := job.RespondURL(0)
 		if err != nil && job.Key == "" {

@@ -144,7 +144,7 @@ func (c Claimed) Domain() driver.Claimed {
 // Outcome is a worker's report. Its next jobs have the form of NewJob.
 type Outcome struct {
 	sojourn.Outcome
-	Next []NewJob `json:"next,omitempty" doc:"jobs to enqueue in the same transaction, of completed; the children of await_jobs, each with a name; with ids out of a block that this token has leased with POST /v1/ids"`
+	Next []NewJob `json:"next,omitempty" doc:"of completed: jobs to enqueue in the same transaction; of await_jobs: the children, each with a name; at most 1,000; those without an id get one"`
 }
 
 // OutcomeOf is o on the wire.

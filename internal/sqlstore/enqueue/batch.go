@@ -24,12 +24,15 @@ type Batch struct {
 	Holders map[txn.KindKey]txn.Holder
 	Rows    map[string]*txn.QueueRow // every queue that a job names
 	block   txn.Block                // the block of ids that was last looked up
-	drawn   txn.Block                // ids that drawIDs has given to jobs without one
+	drawn   txn.Block                // ids that the store has given to jobs without one
 	counted map[string]int64         // token → queues that it has created, with those of the planned calls
 
 	plans     []*callPlan // to be written; a refused call has none
 	*callPlan             // of the current call
 }
+
+// Drawn notes the ids that the store has drawn for jobs of this batch. They are not checked.
+func (b *Batch) Drawn(ids txn.Block) { b.drawn = ids }
 
 // KnownJob is a job that is stored. An enqueue of its id is a repeat if it has the same digest, and
 // a conflict otherwise.

@@ -29,12 +29,13 @@ type Children struct {
 	at     []int        // the indices of the jobs that are new
 	batch  *Batch       // of these; nil without any
 	links  edge.Links
+	drawn  txn.Block // ids that the store has given to children without one
 }
 
-// PlanChildren decides the children of an outcome with the type await_jobs. It only reads. An error
-// with a code refuses the outcome.
-func (s *Enqueuer) PlanChildren(t *txn.Tx, was *jobrow.Row, o *sojourn.Outcome, c *access.Caller) (*Children, error) {
-	k := &Children{tx: t, parent: was, jobs: o.Next, ids: make([]sojourn.ID, len(o.Next))}
+// PlanChildren decides the children of an outcome with the type await_jobs. drawn are ids that the
+// store has given to those without one. It only reads. An error with a code refuses the outcome.
+func (s *Enqueuer) PlanChildren(t *txn.Tx, was *jobrow.Row, o *sojourn.Outcome, c *access.Caller, drawn txn.Block) (*Children, error) {
+	k := &Children{tx: t, parent: was, jobs: o.Next, drawn: drawn, ids: make([]sojourn.ID, len(o.Next))}
 	if len(o.Next) == 0 {
 		return k, nil
 	}
@@ -84,6 +85,7 @@ func (k *Children) planNew(s *Enqueuer, c *access.Caller) error {
 	}
 	req := Request{Jobs: jobs, Digests: jobrow.Digests(jobs, c), Caller: c, NotJSON: JSONErrors(k.tx.Core, jobs)}
 	k.batch = &Batch{Tx: k.tx, Enqueuer: s, Requests: []Request{req}, Follows: true}
+	k.batch.Drawn(k.drawn)
 	if err := k.batch.ReadAll(k.batch.Reads()); err != nil {
 		return err
 	}

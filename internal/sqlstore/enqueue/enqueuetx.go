@@ -104,6 +104,19 @@ func (b *Batch) giveIDs(jobs []sojourn.Job, without []int) {
 	}
 }
 
+// DrawIDs leases n ids (1 to 1,000) for jobs that follow a completed one. It waits for a lane, so
+// it comes before the transaction that stores them.
+func (s *Enqueuer) DrawIDs(ctx context.Context, n int) (txn.Block, error) {
+	return s.spare.take(ctx, s, s.core.Clock.Estimate(), int64(n))
+}
+
+// DrawInTx gives ids to the jobs without one, in a transaction of the application.
+func (s *Enqueuer) DrawInTx(ctx context.Context, t *txn.Tx, jobs []sojourn.Job) (txn.Block, error) {
+	b := Batch{Tx: t, Enqueuer: s}
+	err := b.drawIDs(ctx, jobs)
+	return b.drawn, err
+}
+
 // StoreTicks stores the jobs of a schedule for its owner. The refusal of one job is in its answer.
 // No limit of the queue refuses them.
 func (s *Enqueuer) StoreTicks(t *txn.Tx, jobs []sojourn.Job, c *access.Caller) ([]sojourn.Enqueued, error) {

@@ -68,13 +68,62 @@ func (s *Finisher) Finish(ctx context.Context, outcomes []sojourn.Outcome) ([]dr
 	if len(outcomes) == 0 {
 		return nil, nil
 	}
-	return txn.Do(ctx, s.core, s.op, len(outcomes), newRequest(outcomes, access.CallerOf(ctx)))
+	req := newRequest(outcomes, access.CallerOf(ctx))
+	if err := s.drawNext(ctx, &req); err != nil {
+		return nil, err
+	}
+	return txn.Do(ctx, s.core, s.op, len(outcomes), req)
+}
+
+// drawNext draws ids for the next jobs without one. The caller need not: a repeated report is known
+// by its lease, so it stores no job twice.
+func (s *Finisher) drawNext(ctx context.Context, req *request) error {
+	for i := range req.outcomes {
+		n := withoutID(req.outcomes[i].Next)
+		if n == 0 || n > sojourn.MaxBatch { // too many are refused later
+			continue
+		}
+		ids, err := s.enqueuer.DrawIDs(ctx, n)
+		if err != nil {
+			return err
+		}
+		if req.drawn == nil {
+			req.outcomes, req.drawn = slices.Clone(req.outcomes), make([]txn.Block, len(req.outcomes))
+		}
+		o := &req.outcomes[i]
+		o.Next, req.drawn[i] = slices.Clone(o.Next), ids
+		next := sojourn.ID(ids.First)
+		for k := range o.Next {
+			if o.Next[k].ID == 0 {
+				o.Next[k].ID = next
+				next++
+			}
+		}
+	}
+	return nil
+}
+
+func withoutID(jobs []sojourn.Job) (n int) {
+	for i := range jobs {
+		if jobs[i].ID == 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // FinishTx ends a step in a transaction of the application; see driver.TxStore.
 func (s *Finisher) FinishTx(ctx context.Context, in any, o sojourn.Outcome) error {
 	req := newRequest([]sojourn.Outcome{o}, access.CallerOf(ctx))
 	return s.core.Join(ctx, in, func(t *txn.Tx) error {
+		if withoutID(o.Next) > 0 {
+			next := slices.Clone(o.Next)
+			ids, err := s.enqueuer.DrawInTx(ctx, t, next)
+			if err != nil {
+				return err
+			}
+			req.outcomes[0].Next, req.drawn = next, []txn.Block{ids}
+		}
 		if err := readTypes(t, []request{req}); err != nil {
 			return err
 		}
@@ -107,6 +156,7 @@ type request struct {
 	outcomes []sojourn.Outcome
 	caller   *access.Caller   // for the next jobs
 	notJSON  []jobrow.NotJSON // of each outcome; nil if all parse
+	drawn    []txn.Block      // ids that the store has drawn for the next jobs of each outcome; nil: none
 }
 
 // newRequest parses the bytes of outcomes, which takes time, before the request waits for a
@@ -198,7 +248,7 @@ func (b *batch) one(req *request, k int) (driver.Finished, error) {
 	if err != nil {
 		return refused(was, err), nil
 	}
-	next, err := b.planNext(was, o, req.caller)
+	next, err := b.planNext(was, o, req, k)
 	if sojourn.ErrorCode(err) != "" {
 		return refused(was, err), nil
 	}
@@ -276,10 +326,15 @@ type following struct {
 // planNext decides the jobs that a completion enqueues, awaited children, and the queue and the
 // dependencies of a next stage. No limit of the queues refuses them: a report that cannot be stored
 // would run its job again for ever. An error with a code refuses the outcome.
-func (b *batch) planNext(was *jobrow.Row, o *sojourn.Outcome, c *access.Caller) (f following, err error) {
+func (b *batch) planNext(was *jobrow.Row, o *sojourn.Outcome, from *request, k int) (f following, err error) {
+	c := from.caller
+	var drawn txn.Block
+	if from.drawn != nil {
+		drawn = from.drawn[k]
+	}
 	switch {
 	case o.Type == sojourn.OutcomeAwaitJobs:
-		children, err := b.svc.enqueuer.PlanChildren(b.Tx, was, o, c)
+		children, err := b.svc.enqueuer.PlanChildren(b.Tx, was, o, c, drawn)
 		if err != nil {
 			return f, err
 		}
@@ -302,6 +357,7 @@ func (b *batch) planNext(was *jobrow.Row, o *sojourn.Outcome, c *access.Caller) 
 	}
 	req := enqueue.Request{Jobs: slices.Clone(o.Next), Digests: jobrow.Digests(o.Next, c), Caller: c, NotJSON: enqueue.JSONErrors(b.Core, o.Next)} // a second try resolves them by other settings
 	next := &enqueue.Batch{Tx: b.Tx, Enqueuer: b.svc.enqueuer, Requests: []enqueue.Request{req}, Ending: was}
+	next.Drawn(drawn)
 	if err := next.ReadAll(next.Reads()); err != nil {
 		return f, err
 	}

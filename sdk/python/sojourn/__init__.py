@@ -20,12 +20,13 @@ from .errors import (
     UnknownOutcome,
 )
 from .running import RunningJob, Stopped
-from .forms import Enqueued, Job, NewJob, Responded, Response, Undecodable
-from .verdicts import Await, Cancel, Fail, Hold, Retry, Snooze, Verdict
+from .forms import Dependency, Enqueued, Job, NewJob, Responded, Response, Undecodable
+from .schedules import Schedule, Schedules, StoredSchedule
+from .verdicts import Advance, Await, Cancel, Fail, Hold, Retry, Snooze, Then, Verdict
 from .worker import Worker
 
 __all__ = [
-    "Await", "Cancel", "Client", "Conflict", "Enqueued", "Error", "Fail", "Forbidden", "Hold", "IdExpired", "Invalid", "Job", "LeaseLost",
-    "NewJob", "NotFound", "Overloaded", "QueueFull", "Responded", "Response", "Retry", "RunningJob", "Snooze", "Stopped", "TooLarge",
-    "Unauthorized", "Unavailable", "Undecodable", "UnknownOutcome", "Verdict", "Worker",
+    "Advance", "Await", "Cancel", "Client", "Conflict", "Dependency", "Enqueued", "Error", "Fail", "Forbidden", "Hold", "IdExpired", "Invalid", "Job",
+    "LeaseLost", "NewJob", "NotFound", "Overloaded", "QueueFull", "Responded", "Response", "Retry", "RunningJob", "Schedule", "Schedules", "Snooze",
+    "Stopped", "StoredSchedule", "Then", "TooLarge", "Unauthorized", "Unavailable", "Undecodable", "UnknownOutcome", "Verdict", "Worker",
 ]

@@ -10,10 +10,12 @@ from typing import Any, Dict, List, Optional, Sequence, Union
 from urllib.parse import urlencode
 
 from .errors import Error, IdExpired, make, of_problem
-from .forms import Duration, Enqueued, Job, NewJob, Responded, encode, listed, plain, seconds_text, typed, wrap
+from .forms import Dependency, Duration, Enqueued, Job, NewJob, Parent, Responded, depend_forms, encode, id_of, listed, plain, seconds_text, typed, wrap
+from .schedules import Schedules
 from .transport import Transport
 
 BLOCK = 1000  # ids that are drawn at once
+PAGE = 1000  # jobs of one answer
 
 
 class Client:
@@ -31,6 +33,8 @@ class Client:
                  timeout: float = 60.0, retry_for: float = 10.0, cleartext: bool = False) -> None:
         self._transport = Transport(url, token, context, timeout, retry_for, cleartext)
         self._ids = _Ids(self)
+        #: The calls about schedules.
+        self.schedules = Schedules(self._transport)
 
     def __enter__(self) -> "Client":
         return self
@@ -121,6 +125,22 @@ class Client:
                                                read=lambda a: [Job(j) for j in listed(a, "jobs")])
         return jobs
 
+    def parents(self, id: int) -> List[Job]:
+        """The jobs that a job depends on, complete, also those that have ended, in the order of their ids."""
+        return self._related("parents_of", id)
+
+    def children(self, id: int) -> List[Job]:
+        """The jobs that depend on a job, complete, in the order of their ids."""
+        return self._related("children_of", id)
+
+    def _related(self, how: str, id: int) -> List[Job]:
+        out: List[Job] = []
+        page: Optional[List[Job]] = None
+        while page is None or len(page) == PAGE:
+            page = self.find(full=True, limit=PAGE, after=out[-1].id if out else 0, **{how: id})
+            out += page
+        return out
+
     def wait(self, id: int, timeout: Optional[float] = None) -> Job:
         """The job once it is completed, failed or cancelled. TimeoutError after ``timeout`` seconds; default: no limit."""
         end = None if timeout is None else time.monotonic() + timeout
@@ -163,9 +183,12 @@ class Client:
 
     # Operate.
 
-    def cancel(self, id: int, *, by: str = "", reason: str = "", refuse_running: bool = False) -> None:
-        """Cancels a live job, a running one at once. Conflict if it ended otherwise; one that is cancelled already is no error."""
-        self._edit(id, {"action": "cancel", "by": by, "reason": reason, "refuse": refuse_running}, safe=True)
+    def cancel(self, id: int, *, by: str = "", reason: str = "", refuse_running: bool = False, dependents: str = "") -> None:
+        """Cancels a live job, a running one at once. Conflict if it ended otherwise; one that is cancelled already is no error.
+
+        ``dependents`` says what becomes of blocked jobs that would wait for ever: ``cancel`` or ``release`` them. Without it Conflict names them.
+        """
+        self._edit(id, {"action": "cancel", "by": by, "reason": reason, "refuse": refuse_running, "dependents": dependents}, safe=True)
 
     def fail(self, id: int, *, by: str = "", reason: str = "", refuse_running: bool = False) -> None:
         """Fails a live job."""
@@ -174,6 +197,26 @@ class Client:
     def redrive(self, id: int, *, generation: int = 0, by: str = "") -> None:
         """Runs a failed or cancelled job again, in the next generation. With ``generation``, the present one, a second call is a Conflict."""
         self._edit(id, {"action": "redrive", "generation": generation, "by": by}, safe=False)
+
+    def purge(self, id: int, *, by: str = "", reason: str = "", dependents: str = "") -> None:
+        """Deletes a final job; its id is never used again. For ``dependents`` see ``cancel``."""
+        self._edit(id, {"action": "purge", "by": by, "reason": reason, "dependents": dependents}, safe=False)
+
+    def depend(self, id: int, *parents: Union[Parent, Dependency], by: str = "") -> None:
+        """Adds dependencies to a blocked job. Conflict if it is not blocked, or if they would form a cycle."""
+        if not parents:
+            raise make("invalid", "name the jobs to wait for", field="depend_on")
+        self._edit(id, {"action": "change", "by": by, "change": {"depend_on": depend_forms(parents)}}, safe=True)
+
+    def undepend(self, id: int, *parents: Parent, by: str = "") -> None:
+        """Removes dependencies of a blocked job. It is released if none is left."""
+        if not parents:
+            raise make("invalid", "name the jobs to wait for no more, or call undepend_all", field="undepend")
+        self._edit(id, {"action": "change", "by": by, "change": {"undepend": [id_of(p) for p in parents]}}, safe=True)
+
+    def undepend_all(self, id: int, *, by: str = "") -> None:
+        """Removes all dependencies of a blocked job, which releases it."""
+        self._edit(id, {"action": "change", "by": by, "change": {"undepend": []}}, safe=True)
 
     def _edit(self, id: int, edit: Dict[str, Any], safe: bool) -> None:
         body = {"filter": {"ids": [id]}, "edit": {k: v for k, v in edit.items() if v}}

@@ -124,7 +124,7 @@ def decode(b: Optional[bytes], content_type: str) -> Any:
         return b
 
 
-def _time(text: Any) -> Optional[datetime]:
+def time_of(text: Any) -> Optional[datetime]:
     if not text:
         return None
     head, dot, rest = str(text).replace("Z", "+00:00").partition(".")
@@ -143,8 +143,44 @@ def _bytes(v: Any) -> Optional[bytes]:
 
 
 @dataclass
+class Dependency:
+    """Jobs that another job waits for: ids, or jobs themselves, such as a NewJob that is earlier in the same ``enqueue_many``.
+
+    ``on_failure`` says what becomes of the waiting job when one of them fails or is cancelled: ``wait`` (default: it stays blocked, because a redrive
+    can still release it), ``cancel``, ``fail`` or ``ignore``. ``on_stage``: the end of the present stage is enough. ``missing_ok``: a job that does
+    not exist any more counts as completed; NotFound otherwise.
+    """
+
+    jobs: "Sequence[Parent]"
+    on_failure: str = ""
+    on_stage: bool = False
+    missing_ok: bool = False
+
+    def form(self) -> Dict[str, Any]:
+        out: Dict[str, Any] = {"jobs": [id_of(j) for j in self.jobs]}
+        out.update({k: v for k, v in (("on_failure", self.on_failure), ("on_stage", self.on_stage), ("missing_ok", self.missing_ok)) if v})
+        return out
+
+
+def id_of(parent: "Parent") -> int:
+    """The id of a job that another one waits for."""
+    id = parent if isinstance(parent, int) else parent.id
+    if not id:
+        raise make("invalid", "a job has no id yet: enqueue it before, or in the same enqueue_many", field="depends_on")
+    return id
+
+
+def depend_forms(depends_on: "Sequence[Union[Parent, Dependency]]") -> List[Dict[str, Any]]:
+    """Dependencies as the API takes them. Jobs without a Dependency around them have the defaults."""
+    plain_ones = [d for d in depends_on if not isinstance(d, Dependency)]
+    out = [d.form() for d in depends_on if isinstance(d, Dependency)]
+    return ([Dependency(plain_ones).form()] if plain_ones else []) + out
+
+
+@dataclass
 class NewJob:
-    """A job to be enqueued. ``args`` are bytes, or anything that encodes as JSON; None for none.
+    """A job to be enqueued. ``args`` are bytes, or anything that encodes as JSON; None for none. ``depends_on`` are the jobs that it waits for: ids,
+    jobs, or a Dependency, which says more.
 
     ``id`` is filled in by the first call that sends the job, so that sending the same object again means the same job.
     """
@@ -164,6 +200,7 @@ class NewJob:
     policy: Mapping[str, Any] = field(default_factory=dict)
     on_conflict: str = ""
     id: int = 0
+    depends_on: "Sequence[Union[Parent, Dependency]]" = ()
 
     def form(self) -> Dict[str, Any]:
         """The form in which it goes to the server."""
@@ -189,6 +226,8 @@ class NewJob:
             out["delay"] = seconds_text(self.delay, "delay")
         if self.policy:
             out["policy"] = plain(self.policy, "policy")
+        if self.depends_on:
+            out["depends_on"] = depend_forms(self.depends_on)
         return out
 
 
@@ -266,12 +305,15 @@ class Job:
         self.generation: int = raw.get("generation", 0)
         self.stage: int = raw.get("stage", 0)
         self.epoch: int = raw.get("epoch", 0)
+        self.waits_for: int = raw.get("waits_for", 0)  # of a blocked job: dependencies that are not resolved yet
+        self.schedule = _text(raw.get("schedule"))  # that has made it, for its tick at scheduled_for
+        self.scheduled_for = time_of(raw.get("scheduled_for"))
         self.progress = _text(raw.get("progress"))
         self.tags: List[str] = [_text(t) for t in raw.get("tags") or ()]
         self.meta: Dict[str, str] = {k: _text(v) for k, v in (raw.get("meta") or {}).items()}
         self.policy: Mapping[str, Any] = raw.get("policy") or {}
-        self.run_at, self.created_at = _time(raw.get("run_at")), _time(raw.get("created_at"))
-        self.finished_at = _time(raw.get("finished_at"))
+        self.run_at, self.created_at = time_of(raw.get("run_at")), time_of(raw.get("created_at"))
+        self.finished_at = time_of(raw.get("finished_at"))
         self.response = Response.of(raw["response"]) if raw.get("response") else None
         self.responses = [Response.of(r) for r in raw.get("responses") or ()]
 
@@ -299,3 +341,7 @@ class Job:
 
     def __repr__(self) -> str:
         return "<%s %d %s %s>" % (type(self).__name__, self.id, self.kind, self.state)
+
+
+#: A job that another one waits for: its id, or itself.
+Parent = Union[int, NewJob, Enqueued, Job]

@@ -117,6 +117,11 @@ class RunningJob(Job):
             return [have[k] for k in keys]
         raise Await(*keys, within=within, beat=beat, all=True)
 
+    def parents(self) -> List[Job]:
+        """The jobs that this one depended on when it became blocked, with their results, in the order of their ids. The token needs ``read_args``
+        for them; those that it may not read are left out."""
+        return self._worker.client.parents(self.id)
+
     def _save(self, item: Dict[str, Any]) -> None:
         if self._phase != RUNNING:
             raise make("lease_lost", "the step does not own its job any more")

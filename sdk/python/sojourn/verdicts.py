@@ -1,14 +1,18 @@
-"""What a handler raises to end its step in another way than done or failed."""
+"""What a handler raises or returns to end its step in another way than done or failed."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, Dict, Optional
 
-from .forms import Duration, seconds_text
+from .errors import make
+from .forms import Duration, NewJob, dumps, encode, seconds_text, time_text, wrap
+
+MAX_NEXT = 1000  # jobs of one Then
 
 
 class Verdict(BaseException):
-    """Raised by a handler, it says what becomes of the job. Not an Exception, so that ``except Exception`` in a handler does not swallow it."""
+    """Raised or returned by a handler, it says what becomes of the job. Not an Exception, so that ``except Exception`` in a handler does not swallow it."""
 
     def outcome(self) -> Dict[str, Any]:
         """The form in which it goes to the server."""
@@ -59,24 +63,72 @@ class Hold(Verdict):
         return {"type": "hold", "delay": self.delay, "queue": self.queue}
 
 
+def details(result: Any, checkpoint: Any) -> Dict[str, Any]:
+    """The fields of an outcome with a result and a checkpoint; None for none."""
+    out: Dict[str, Any] = {}
+    if result is not None:
+        b, out["result_type"] = encode(result, "", "result")
+        out["result"] = wrap(b)
+    if checkpoint is not None:
+        b = bytes(checkpoint) if isinstance(checkpoint, (bytes, bytearray)) else dumps(checkpoint, "checkpoint")
+        out["verdict"] = {"checkpoint": wrap(b)}
+    return out
+
+
+class Then(Verdict):
+    """Complete the job, and enqueue jobs in the same transaction: either all of this happens, or nothing. A repeated report makes none twice.
+
+    At most 1,000 jobs, in queues that the worker's token may enqueue to. What refuses one of them makes the step an error.
+    """
+
+    def __init__(self, *jobs: NewJob, result: Any = None) -> None:
+        super().__init__("then")
+        if len(jobs) > MAX_NEXT:
+            raise make("invalid", "%d jobs exceed the limit of %d" % (len(jobs), MAX_NEXT), field="next")
+        self.fields = details(result, None)
+        self.next = [j.form() for j in jobs]
+
+    def outcome(self) -> Dict[str, Any]:
+        return dict(self.fields, type="completed", next=self.next)
+
+
+class Advance(Verdict):
+    """End this stage of the job and go on with the next one, in a queue (default: the same). The job keeps its id, key, args and history, and
+    ``job.stage`` rises by one; attempts count anew. ``checkpoint`` replaces the checkpoint, if it is given."""
+
+    def __init__(self, queue: str = "", *, delay: Optional[Duration] = None, run_at: Optional[datetime] = None, priority: Optional[int] = None,
+                 weight: Optional[int] = None, checkpoint: Any = None) -> None:
+        super().__init__("advance")
+        self.fields = details(None, checkpoint)
+        self.fields.update({k: v for k, v in (("queue", queue or None), ("priority", priority), ("weight", weight)) if v is not None})
+        if delay is not None:
+            self.fields["delay"] = seconds_text(delay, "delay")
+        if run_at is not None:
+            self.fields["run_at"] = time_text(run_at, "run_at")
+
+    def outcome(self) -> Dict[str, Any]:
+        return dict(self.fields, type="advance")
+
+
 class _Failure(Verdict):
-    def __init__(self, message: str = "", *, reason: str = "") -> None:
+    def __init__(self, message: str = "", *, reason: str = "", result: Any = None, checkpoint: Any = None) -> None:
         super().__init__(message)
-        self.message, self.reason = message, reason
+        self.message, self.reason, self.fields = message, reason, details(result, checkpoint)
 
 
 class Fail(_Failure):
-    """Fail the job for good, whatever attempts remain. ``reason`` is the short stable class by which failures are grouped."""
+    """Fail the job for good, whatever attempts remain. ``reason`` is the short stable class by which failures are grouped. ``result`` and
+    ``checkpoint`` are stored with the job, as details."""
 
     def outcome(self) -> Dict[str, Any]:
-        return {"type": "abort", "reason": self.reason, "error": self.message}
+        return dict(self.fields, type="abort", reason=self.reason, error=self.message)
 
 
 class Cancel(_Failure):
-    """End the job as cancelled."""
+    """End the job as cancelled. For the rest see Fail."""
 
     def outcome(self) -> Dict[str, Any]:
-        return {"type": "cancel", "reason": self.reason, "error": self.message}
+        return dict(self.fields, type="cancel", reason=self.reason, error=self.message)
 
 
 class Retry(_Failure):

@@ -52,8 +52,8 @@ class Worker:
     sixth of the lease and would lose it otherwise (POSIX only).
 
     A handler gets a RunningJob. What it returns is the result: None for none, bytes, or anything that encodes as JSON. An exception is an error,
-    and the job is tried again by its policy; the verdicts (Await, Snooze, Hold, Retry, Fail, Cancel) end the step otherwise. A coroutine is
-    cancelled (asyncio.CancelledError) when its job should stop.
+    and the job is tried again by its policy; the verdicts (Await, Then, Advance, Snooze, Hold, Retry, Fail, Cancel), raised or returned, end the step
+    otherwise. A coroutine is cancelled (asyncio.CancelledError) when its job should stop.
 
     Whatever the server, or something in between, answers, the worker goes on: it asks again at growing intervals of up to 5 s, and repeats its
     reports unchanged. Only 401 or 403 of the server itself for a minute end ``run``.
@@ -365,6 +365,8 @@ class Worker:
             result = fn(job)
             if inspect.isawaitable(result):
                 result = self._await(job, result)
+            if isinstance(result, Verdict):
+                raise result
             if result is None:
                 return {"type": "completed"}
             b, content_type = encode(result, "", "result")
@@ -423,11 +425,13 @@ class Worker:
                     limit = min(limit, max(until - time.monotonic(), 0.1))
                 lost, refusal = self.client._transport.call("POST", "/v1/finish", {"outcomes": [outcome]}, safe=True, retry_for=0,
                                                             timeout=limit, read=_finished)
-                if refusal:
+                if refusal and (refusal.retryable or isinstance(refusal, LeaseLost)):
                     raise refusal
                 if lost:
                     log.warning("sojourn: job %d: the lease is lost: %s", job.id, lost)
-                return
+                if not refusal:
+                    return
+                code, text = refusal.code, said(refusal)  # of this outcome, whatever the code is
             except LeaseLost as e:
                 log.warning("sojourn: job %d: the lease is lost: %s", job.id, e)
                 return

@@ -101,10 +101,32 @@ class Driver:
             self.record(job.id, e.code)
         return "zombie"
 
+    def follow(self, job: sojourn.RunningJob) -> Any:
+        return sojourn.Then(sojourn.NewJob("echo", job.args, key=job.args), result="began")
+
+    def staged(self, job: sojourn.RunningJob) -> Any:
+        if job.stage == 0:
+            raise sojourn.Advance("held", checkpoint={"from": 0})
+        return job.checkpoint
+
+    def detailed(self, job: sojourn.RunningJob) -> None:
+        raise sojourn.Fail("no stock", reason="declined", result={"left": 0}, checkpoint={"row": 17})
+
+    def collect(self, job: sojourn.RunningJob) -> Any:
+        return [p.result for p in job.parents()]
+
+    def refused(self, job: sojourn.RunningJob) -> Any:
+        if job.epoch == 1:
+            return sojourn.Then(sojourn.NewJob("echo", depends_on=[999999]))
+        return "ran"
+
     # Steps.
 
-    def new(self, j: Dict[str, Any]) -> sojourn.NewJob:
+    def new(self, j: Dict[str, Any], batch: Any = ()) -> sojourn.NewJob:
+        """The job of a step. ``batch`` are the jobs before it in its call, by name."""
         options = {k: v for k, v in j.items() if not k.startswith("args_")}
+        if "depends_on" in j:
+            options["depends_on"] = [sojourn.Dependency(**dict(d, jobs=[self.job(p, dict(batch)) for p in d["jobs"]])) for d in j["depends_on"]]
         if "args_json" in j:
             options["args"] = json.loads(j["args_json"])
         if "args_base64" in j:
@@ -112,6 +134,34 @@ class Driver:
         if "args_size" in j:
             options["args"] = "x" * j["args_size"]
         return sojourn.NewJob(**options)
+
+    def job(self, name: Any, batch: Dict[str, sojourn.NewJob]) -> Any:
+        """What a name stands for: a number itself, a job of the same call, or a job of an earlier step."""
+        return name if isinstance(name, int) else batch.get(name) or self.ids[name]
+
+    def do_by_key(self, s: Dict[str, Any]) -> Any:
+        self.ids[s["as"]] = self.client.get_by_key(s["kind"], s["key"]).id
+
+    def do_purge(self, s: Dict[str, Any]) -> Any:
+        self.client.purge(self.ids[s["job"]])
+
+    def do_depend(self, s: Dict[str, Any]) -> Any:
+        self.client.depend(self.ids[s["job"]], *(self.ids[n] for n in s["on"]))
+
+    def do_undepend(self, s: Dict[str, Any]) -> Any:
+        if "on" in s:
+            self.client.undepend(self.ids[s["job"]], *(self.ids[n] for n in s["on"]))
+        else:
+            self.client.undepend_all(self.ids[s["job"]])
+
+    def do_schedule(self, s: Dict[str, Any]) -> Any:
+        call = getattr(self.client.schedules, s["how"])
+        if "schedule" in s:
+            return call(sojourn.Schedule(**dict(s["schedule"], job=self.new(s["schedule"]["job"]))))
+        out = call(s["name"])
+        if s["how"] == "run":
+            self.ids[s["as"]] = out
+        return [d.name for d in out] if s["how"] == "list" else out
 
     def do_unauthorized(self, s: Dict[str, Any]) -> Any:
         return sojourn.Client(self.url, token="sj_wrong").get(1)
@@ -125,7 +175,10 @@ class Driver:
         return e
 
     def do_enqueue_many(self, s: Dict[str, Any]) -> Any:
-        es = self.client.enqueue_many([self.new(j) for j in s["jobs"]], partial=s.get("partial", False))
+        jobs: Dict[str, sojourn.NewJob] = {}
+        for name, j in zip(s.get("as", map(str, range(1000))), s["jobs"]):
+            jobs[name or "#%d" % len(jobs)] = self.new(j, jobs)
+        es = self.client.enqueue_many(list(jobs.values()), partial=s.get("partial", False))
         self.ids.update(zip(s.get("as", ()), (e.id for e in es)))
         return es
 
@@ -133,14 +186,14 @@ class Driver:
         self.client.request("PUT", "/v1/queues/" + s["queue"], s["settings"], safe=True)
 
     def do_cancel(self, s: Dict[str, Any]) -> Any:
-        self.client.cancel(self.ids[s["job"]], reason=s.get("reason", ""))
+        self.client.cancel(self.ids[s["job"]], reason=s.get("reason", ""), dependents=s.get("dependents", ""))
 
     def do_redrive(self, s: Dict[str, Any]) -> Any:
         self.client.redrive(self.ids[s["job"]], generation=s["generation"])
 
     def do_find(self, s: Dict[str, Any]) -> Any:
         names = {id: name for name, id in self.ids.items() if name != "again"}
-        return [names[j.id] for j in self.client.find(**s["filter"])]
+        return [names[j.id] for j in self.client.find(**{k: self.ids[v] if k.endswith("_of") else v for k, v in s["filter"].items()})]
 
     def do_respond(self, s: Dict[str, Any]) -> Any:
         options = {k: s[k] for k in ("kind", "key", "message_id", "failed", "reason") if k in s}
@@ -173,7 +226,7 @@ class Driver:
     def do_start(self, s: Dict[str, Any]) -> Any:
         self.worker = sojourn.Worker(self.client, **s["worker"])
         for kind in ("echo", "line", "steps", "ask", "choose", "both", "named", "flaky", "doomed", "broken", "held", "snoozer", "huge", "endless",
-                     "taken"):
+                     "taken", "follow", "staged", "detailed", "collect", "refused"):
             self.worker.handle(kind, getattr(self, kind))
         self.thread = threading.Thread(target=self.worker.run)
         self.thread.start()
@@ -211,6 +264,10 @@ def compare(got: Any, want: Any) -> None:
                 g = type(got).__name__
             elif name == "result_json":
                 g = (got.raw_result or b"").decode()
+            elif name == "checkpoint_json":
+                g = (got.raw_checkpoint or b"").decode()
+            elif name == "next" and isinstance(got, sojourn.StoredSchedule):
+                g = len(got.next)
             elif name == "result_base64":
                 g = base64.b64encode(got.raw_result or b"").decode()
             else:

@@ -252,6 +252,42 @@ def test_heartbeat_process_is_restarted() -> None:
         assert (job.state, job.epoch) == ("completed", 1), (job.state, job.epoch)
 
 
+def test_follow_ups() -> None:
+    def code(call: Callable[[], Any]) -> str:
+        try:
+            call()
+        except sojourn.Invalid as e:
+            return e.field
+        return "no error"
+    c = client()
+    job = sojourn.NewJob("nobody")
+    assert code(lambda: sojourn.Then(*[job] * 1001)) == "next"
+    assert code(lambda: sojourn.NewJob("nobody", depends_on=[job]).form()) == "depends_on"
+    assert code(lambda: c.undepend(1)) == "undepend" and code(lambda: c.depend(1)) == "depend_on"
+    assert code(lambda: sojourn.Advance(delay=-1)) == "delay"
+    assert code(lambda: sojourn.Then(job, result={1j})) == "result" and code(lambda: sojourn.Fail("x", checkpoint={1j})) == "checkpoint"
+    assert sojourn.Dependency([7], missing_ok=True, on_stage=True).form() == {"jobs": [7], "missing_ok": True, "on_stage": True}
+    w = Working("follow", concurrency=2)
+
+    async def many(job: sojourn.RunningJob) -> Any:
+        return sojourn.Then(*[sojourn.NewJob("probe", i, queue="follow", key="many-%d" % i) for i in range(300)], result=300)
+
+    async def twice(job: sojourn.RunningJob) -> Any:
+        if job.stage == 2:
+            return job.raw_checkpoint
+        raise sojourn.Advance(priority=3, checkpoint=b"%d" % job.stage)
+    w.worker.handle("many", many)
+    w.worker.handle("twice", twice)
+    w.worker.handle("bad", lambda job: sojourn.Then(sojourn.NewJob("no kind")))
+    with w:
+        assert w.done("many").result == 300
+        assert w.client.wait(w.client.get_by_key("probe", "many-299").id, timeout=PATIENCE).state == "completed"
+        job2 = w.done("twice")
+        assert (job2.stage, job2.priority, job2.raw_result) == (2, 3, b"1"), job2.raw
+        refused = w.done("bad", policy=once)
+        assert (refused.state, refused.reason) == ("failed", "invalid"), refused.raw
+
+
 def test_no_proxy() -> None:
     for host, port, rules, want in [
         ("a.example.com", 80, "example.com", True), ("example.com", 80, "example.com", True), ("example.com", 80, ".example.com", False),

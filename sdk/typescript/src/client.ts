@@ -1,10 +1,12 @@
 import { IdExpired, make, ofProblem, SojournError } from "./errors.js";
-import { durationText, encode, enqueuedOf, Job, listed, NewJob, typed, wrap } from "./forms.js";
-import type { Duration, Enqueued, JobOptions, JobState, Raw, Responded } from "./forms.js";
+import { dependForms, durationText, encode, enqueuedOf, idOf, Job, listed, NewJob, typed, wrap } from "./forms.js";
+import type { Dependency, Duration, Enqueued, JobOptions, JobState, Parent, Raw, Responded } from "./forms.js";
 import { random } from "./json.js";
+import { Schedules } from "./schedules.js";
 import { Transport } from "./transport.js";
 
 const block = 1000; // ids that are drawn at once
+const page = 1000; // jobs of one answer
 
 /** Options of a client. */
 export interface ClientOptions {
@@ -43,6 +45,10 @@ export interface JobFilter {
   full?: boolean;
   /** With ids: wait up to this long until one matches; at most 60 s. */
   wait?: Duration;
+  /** The jobs that this job depends on, also those that have ended. */
+  parentsOf?: number;
+  /** The jobs that depend on this one. */
+  childrenOf?: number;
 }
 
 /** An answer to a job: by kind and key, by job, or by the token of one attempt. */
@@ -74,6 +80,11 @@ export interface EditOptions {
   refuseRunning?: boolean;
 }
 
+/** What becomes of blocked jobs that would wait for ever: they are cancelled or released. Without it Conflict names them. */
+export interface DependentsOptions {
+  dependents?: "cancel" | "release";
+}
+
 /**
  * A server's jobs.
  *
@@ -83,6 +94,8 @@ export interface EditOptions {
 export class Client {
   /** @internal */
   readonly transport: Transport;
+  /** The calls about schedules. */
+  readonly schedules: Schedules;
   private at = 0;
   private limit = 0;
   private drawing: Promise<unknown> = Promise.resolve();
@@ -90,6 +103,7 @@ export class Client {
   constructor(url = "http://127.0.0.1:7575", options: ClientOptions = {}) {
     this.transport = new Transport(url, { token: options.token ?? "", timeout: options.timeout ?? 60, retryFor: options.retryFor ?? 10,
       cleartext: options.cleartext ?? false });
+    this.schedules = new Schedules(this.transport);
   }
 
   /** Ends the calls under way. */
@@ -197,8 +211,30 @@ export class Client {
   async find(f: JobFilter): Promise<Job[]> {
     const body = { ids: f.ids, kind: f.kind, key: f.key, queue: f.queue, states: f.states, group: f.group, tag: f.tag, reason: f.reason,
       created_after: f.createdAfter, created_before: f.createdBefore, after: f.after, limit: f.limit, newest: f.newest, full: f.full,
+      parents_of: f.parentsOf, children_of: f.childrenOf,
       wait: f.wait === undefined ? undefined : durationText(f.wait, "wait") };
     return this.transport.call("POST", "/v1/jobs/find", body, { safe: true, read: (a) => listed(a, "jobs").map((j: Raw) => new Job(j)) });
+  }
+
+  /** The jobs that a job depends on, complete, also those that have ended, in the order of their ids. */
+  parents(id: number): Promise<Job[]> {
+    return this.related({ parentsOf: id });
+  }
+
+  /** The jobs that depend on a job, complete, in the order of their ids. */
+  children(id: number): Promise<Job[]> {
+    return this.related({ childrenOf: id });
+  }
+
+  private async related(of: JobFilter): Promise<Job[]> {
+    const all: Job[] = [];
+    for (;;) {
+      const found = await this.find({ ...of, full: true, limit: page, after: all.at(-1)?.id });
+      all.push(...found);
+      if (found.length < page) {
+        return all;
+      }
+    }
   }
 
   /** The job once it is completed, failed or cancelled. A DOMException named TimeoutError after `timeout` seconds; default: no limit. */
@@ -239,8 +275,28 @@ export class Client {
   }
 
   /** Cancels a live job, a running one at once. Conflict if it ended otherwise; one that is cancelled already is no error. */
-  cancel(id: number, o: EditOptions = {}): Promise<void> {
-    return this.edit(id, { action: "cancel", by: o.by, reason: o.reason, refuse: o.refuseRunning }, true);
+  cancel(id: number, o: EditOptions & DependentsOptions = {}): Promise<void> {
+    return this.edit(id, { action: "cancel", by: o.by, reason: o.reason, refuse: o.refuseRunning, dependents: o.dependents }, true);
+  }
+
+  /** Deletes a final job; its id is never used again. */
+  purge(id: number, o: { by?: string; reason?: string } & DependentsOptions = {}): Promise<void> {
+    return this.edit(id, { action: "purge", by: o.by, reason: o.reason, dependents: o.dependents }, false);
+  }
+
+  /** Adds dependencies to a blocked job. Conflict if it is not blocked, or if they would form a cycle. */
+  async depend(id: number, parents: (Parent | Dependency)[], o: { by?: string } = {}): Promise<void> {
+    await this.edit(id, { action: "change", by: o.by, change: { depend_on: dependForms(named(parents, "depend_on")) } }, true);
+  }
+
+  /** Removes dependencies of a blocked job. It is released if none is left. */
+  async undepend(id: number, parents: Parent[], o: { by?: string } = {}): Promise<void> {
+    await this.edit(id, { action: "change", by: o.by, change: { undepend: named(parents, "undepend").map(idOf) } }, true);
+  }
+
+  /** Removes all dependencies of a blocked job, which releases it. */
+  undependAll(id: number, o: { by?: string } = {}): Promise<void> {
+    return this.edit(id, { action: "change", by: o.by, change: { undepend: [] } }, true);
   }
 
   /** Fails a live job. */
@@ -263,6 +319,14 @@ export class Client {
       throw errors[0];
     }
   }
+}
+
+/** The list, if it is not empty: an empty one would mean all. */
+function named<T>(list: T[], field: string): T[] {
+  if (list.length === 0) {
+    throw make("invalid", "name at least one job", { field });
+  }
+  return list;
 }
 
 function jobOf(answer: Raw, id: number): Job {

@@ -57,7 +57,7 @@ export function typed<T extends number | string>(value: unknown, type: "number" 
   return value as T;
 }
 
-function timeText(t: Date | undefined, name: string): string | undefined {
+export function timeText(t: Date | undefined, name: string): string | undefined {
   if (t !== undefined && !(t instanceof Date && Number.isFinite(t.getTime()))) {
     throw make("invalid", "is not a valid Date", { field: name });
   }
@@ -121,7 +121,7 @@ function bytesOf(v: unknown): Uint8Array | undefined {
   return v instanceof Uint8Array ? v : v === undefined || v === null ? undefined : new TextEncoder().encode(stringify(v, "answer"));
 }
 
-function timeOf(v: unknown): Date | undefined {
+export function timeOf(v: unknown): Date | undefined {
   return typeof v === "string" ? new Date(v) : undefined;
 }
 
@@ -166,8 +166,47 @@ function policyForm(policy: object): Raw {
   return out;
 }
 
+/** A job that another one waits for: its id, or itself, such as a NewJob that is earlier in the same `enqueueMany`. */
+export type Parent = number | { readonly id: number };
+
+/** Jobs that another job waits for, and what becomes of it if they do not complete. */
+export interface Dependency {
+  jobs: Parent[];
+  /** Default "wait": it stays blocked, because a redrive can still release it. */
+  onFailure?: "wait" | "cancel" | "fail" | "ignore";
+  /** The end of the present stage is enough. */
+  onStage?: boolean;
+  /** A job that does not exist any more counts as completed; NotFound otherwise. */
+  missingOk?: boolean;
+}
+
+/** The id of a job that another one waits for. */
+export function idOf(parent: Parent): number {
+  const id = typeof parent === "number" ? parent : parent.id;
+  if (!id) {
+    throw make("invalid", "a job has no id yet: enqueue it before, or in the same enqueueMany", { field: "depends_on" });
+  }
+  return id;
+}
+
+/** Dependencies as the API takes them. Jobs without a Dependency around them have the defaults. */
+export function dependForms(dependsOn: (Parent | Dependency)[]): Raw[] {
+  const plain: Parent[] = [];
+  const out: Raw[] = [];
+  for (const d of dependsOn) {
+    if (typeof d === "object" && "jobs" in d) {
+      out.push({ jobs: d.jobs.map(idOf), on_failure: d.onFailure, on_stage: d.onStage, missing_ok: d.missingOk });
+    } else {
+      plain.push(d);
+    }
+  }
+  return plain.length > 0 ? [{ jobs: plain.map(idOf) }, ...out] : out;
+}
+
 /** Options of a job. */
 export interface JobOptions {
+  /** The jobs that it waits for. */
+  dependsOn?: (Parent | Dependency)[];
   queue?: string;
   /** The application's own name, unique per kind while the job is live; responses find the job by it. */
   key?: string;
@@ -216,6 +255,9 @@ export class NewJob {
     }
     if (o.policy) {
       out.policy = policyForm(o.policy);
+    }
+    if (o.dependsOn?.length) {
+      out.depends_on = dependForms(o.dependsOn);
     }
     return out;
   }
@@ -299,6 +341,11 @@ export class Job {
   readonly stage: number;
   /** Number of claims ever. */
   readonly epoch: number;
+  /** Of a blocked job: dependencies that are not resolved yet. */
+  readonly waitsFor: number;
+  /** The schedule that has made it, for its tick at scheduledFor. */
+  readonly schedule: string;
+  readonly scheduledFor: Date | undefined;
   readonly progress: string;
   readonly tags: string[];
   readonly meta: Record<string, string>;
@@ -331,6 +378,9 @@ export class Job {
     this.generation = raw.generation ?? 0;
     this.stage = raw.stage ?? 0;
     this.epoch = raw.epoch ?? 0;
+    this.waitsFor = raw.waits_for ?? 0;
+    this.schedule = textOf(raw.schedule);
+    this.scheduledFor = timeOf(raw.scheduled_for);
     this.progress = textOf(raw.progress);
     this.tags = (raw.tags ?? []).map(textOf);
     this.meta = Object.fromEntries(Object.entries(raw.meta ?? {}).map(([k, v]) => [k, textOf(v)]));

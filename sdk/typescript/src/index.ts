@@ -1,15 +1,17 @@
 /** Client and worker for Sojourn, a durable job queue whose jobs wait for answers. Everything goes over HTTP to a server (`sojourn serve`). */
 export { Client } from "./client.js";
-export type { ClientOptions, EditOptions, JobFilter, NewResponse } from "./client.js";
+export type { ClientOptions, DependentsOptions, EditOptions, JobFilter, NewResponse } from "./client.js";
 export {
   Conflict, Forbidden, IdExpired, Invalid, LeaseLost, NotFound, Overloaded, QueueFull, SojournError, TooLarge, Unauthorized, Unavailable,
   UnknownOutcome,
 } from "./errors.js";
 export { Job, NewJob, Response, Undecodable } from "./forms.js";
-export type { Backoff, Duration, Enqueued, JobOptions, JobState, Policy, Responded } from "./forms.js";
+export type { Backoff, Dependency, Duration, Enqueued, JobOptions, JobState, Parent, Policy, Responded } from "./forms.js";
 export { RunningJob, Stopped } from "./running.js";
 export type { StopReason } from "./running.js";
-export { Await, Cancel, Fail, Hold, Retry, Snooze, Verdict } from "./verdicts.js";
-export type { WaitOptions } from "./verdicts.js";
+export { Schedules, StoredSchedule } from "./schedules.js";
+export type { Schedule } from "./schedules.js";
+export { Advance, Await, Cancel, Fail, Hold, Retry, Snooze, Then, Verdict } from "./verdicts.js";
+export type { Details, StageOptions, WaitOptions } from "./verdicts.js";
 export { Worker } from "./worker.js";
 export type { Handler, WorkerOptions } from "./worker.js";

@@ -145,6 +145,14 @@ export class RunningJob extends Job {
     throw new Await({ ...options, keys, all: true });
   }
 
+  /**
+   * The jobs that this one depended on when it became blocked, with their results, in the order of their ids. The token needs `read_args` for them; those
+   * that it may not read are left out.
+   */
+  parents(): Promise<Job[]> {
+    return this.worker.client.parents(this.id);
+  }
+
   private async write(item: Raw): Promise<void> {
     if (this.phase !== "running") {
       throw make("lease_lost", "the step does not own its job any more");

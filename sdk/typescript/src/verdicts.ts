@@ -1,8 +1,12 @@
-import { durationText } from "./forms.js";
-import type { Duration, Raw } from "./forms.js";
+import { make } from "./errors.js";
+import { durationText, encode, timeText, wrap } from "./forms.js";
+import type { Duration, NewJob, Raw } from "./forms.js";
+import { stringify } from "./json.js";
+
+const maxNext = 1000; // jobs of one Then
 
 /**
- * Thrown by a handler, it ends the step in another way than done or failed. A handler that catches errors itself throws on what is
+ * Thrown or returned by a handler, it ends the step in another way than done or failed. A handler that catches errors itself throws on what is
  * `instanceof Verdict`.
  */
 export abstract class Verdict extends Error {
@@ -78,31 +82,107 @@ export class Hold extends Verdict {
   }
 }
 
-/** Fails the job for good, whatever attempts remain. `reason` is the short stable class by which failures are grouped. */
-export class Fail extends Verdict {
-  readonly reason: string;
+/** What is stored with the end of a job. */
+export interface Details {
+  /** A Uint8Array, or anything that encodes as JSON. */
+  result?: unknown;
+  /** As the argument of `RunningJob.save`. */
+  checkpoint?: unknown;
+}
 
-  constructor(message = "", reason = "") {
-    super(message);
-    this.reason = reason;
+function detailForm(d: Details): Raw {
+  const out: Raw = {};
+  if (d.result !== undefined) {
+    const { bytes, contentType } = encode(d.result, "", "result");
+    out.result = wrap(bytes);
+    out.result_type = contentType;
+  }
+  if (d.checkpoint !== undefined) {
+    const bytes = d.checkpoint instanceof Uint8Array ? d.checkpoint : new TextEncoder().encode(stringify(d.checkpoint, "checkpoint"));
+    out.verdict = { checkpoint: wrap(bytes) };
+  }
+  return out;
+}
+
+/**
+ * Completes the job, and enqueues jobs in the same transaction: either all of this happens, or nothing. A repeated report makes none twice. At most 1,000
+ * jobs, in queues that the worker's token may enqueue to. What refuses one of them makes the step an error.
+ */
+export class Then extends Verdict {
+  private readonly fields: Raw;
+
+  constructor(jobs: NewJob[], options: { result?: unknown } = {}) {
+    super("then");
+    if (jobs.length > maxNext) {
+      throw make("invalid", `${jobs.length} jobs exceed the limit of ${maxNext}`, { field: "next" });
+    }
+    this.fields = { ...detailForm({ result: options.result }), next: jobs.map((j) => j.form()) };
   }
 
   outcome(): Raw {
-    return { type: "abort", reason: this.reason, error: this.message };
+    return { ...this.fields, type: "completed" };
   }
 }
 
-/** Ends the job as cancelled. */
-export class Cancel extends Verdict {
-  readonly reason: string;
+/** Options of the next stage. What is left out stays as it was, also the checkpoint. */
+export interface StageOptions {
+  delay?: Duration;
+  runAt?: Date;
+  priority?: number;
+  weight?: number;
+  checkpoint?: unknown;
+}
 
-  constructor(message = "", reason = "") {
-    super(message);
-    this.reason = reason;
+/**
+ * Ends this stage of the job and goes on with the next one, in a queue (default: the same). The job keeps its id, key, args and history, and `job.stage`
+ * rises by one; attempts count anew.
+ */
+export class Advance extends Verdict {
+  private readonly fields: Raw;
+
+  constructor(queue = "", o: StageOptions = {}) {
+    super("advance");
+    this.fields = { ...detailForm({ checkpoint: o.checkpoint }), queue: queue || undefined, priority: o.priority, weight: o.weight,
+      delay: o.delay === undefined ? undefined : durationText(o.delay, "delay"), run_at: timeText(o.runAt, "run_at") };
   }
 
   outcome(): Raw {
-    return { type: "cancel", reason: this.reason, error: this.message };
+    return { ...this.fields, type: "advance" };
+  }
+}
+
+/**
+ * Fails the job for good, whatever attempts remain. `reason` is the short stable class by which failures are grouped. A result and a checkpoint are stored
+ * with the job, as details.
+ */
+export class Fail extends Verdict {
+  readonly reason: string;
+  private readonly fields: Raw;
+
+  constructor(message = "", reason = "", details: Details = {}) {
+    super(message);
+    this.reason = reason;
+    this.fields = detailForm(details);
+  }
+
+  outcome(): Raw {
+    return { ...this.fields, type: "abort", reason: this.reason, error: this.message };
+  }
+}
+
+/** Ends the job as cancelled. For the rest see Fail. */
+export class Cancel extends Verdict {
+  readonly reason: string;
+  private readonly fields: Raw;
+
+  constructor(message = "", reason = "", details: Details = {}) {
+    super(message);
+    this.reason = reason;
+    this.fields = detailForm(details);
+  }
+
+  outcome(): Raw {
+    return { ...this.fields, type: "cancel", reason: this.reason, error: this.message };
   }
 }
 

@@ -337,6 +337,9 @@ export class Worker {
     }
     try {
       const result = await fn(job);
+      if (result instanceof Verdict) {
+        throw result;
+      }
       if (result === undefined) {
         return { type: "completed" };
       }
@@ -372,13 +375,17 @@ export class Worker {
       try {
         const { lost, refusal } = await this.client.transport.call("POST", "/v1/finish", { outcomes: [outcome] },
           { safe: true, retryFor: 0, timeout: Math.max(this.lease / 2, 1), signal: this.ended, read: finishedOf });
-        if (refusal) {
+        if (refusal && (refusal.retryable || refusal instanceof LeaseLost)) {
           throw refusal;
         }
         if (lost) {
           this.warn(`sojourn: job ${job.id}: the lease is lost: ${lost}`);
         }
-        return;
+        if (!refusal) {
+          return;
+        }
+        code = refusal.code; // of this outcome, whatever the code is
+        text = said(refusal);
       } catch (e) {
         if (e instanceof LeaseLost) {
           this.warn(`sojourn: job ${job.id}: the lease is lost: ${e.message}`);

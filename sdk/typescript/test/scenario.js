@@ -79,9 +79,27 @@ const kinds = {
   },
 };
 
+Object.assign(kinds, {
+  follow: (job) => new sojourn.Then([new sojourn.NewJob("echo", job.args, { key: job.args })], { result: "began" }),
+  staged: (job) => {
+    if (job.stage === 0) {
+      throw new sojourn.Advance("held", { checkpoint: { from: 0 } });
+    }
+    return job.checkpoint;
+  },
+  detailed: () => {
+    throw new sojourn.Fail("no stock", "declined", { result: { left: 0 }, checkpoint: { row: 17 } });
+  },
+  collect: async (job) => (await job.parents()).map((p) => p.result),
+  refused: (job) => (job.epoch === 1 ? new sojourn.Then([new sojourn.NewJob("echo", undefined, { dependsOn: [999999] })]) : "ran"),
+});
+
 const camel = { content_type: "contentType", on_conflict: "onConflict" };
 
-function newJob({ kind, args_json, args_base64, args_size, ...rest }) {
+/** What a name stands for: a number itself, a job of the same call, or a job of an earlier step. */
+const named = (name, batch) => (typeof name === "number" ? name : batch?.get(name) ?? ids.get(name));
+
+function newJob({ kind, args_json, args_base64, args_size, depends_on, ...rest }, batch) {
   let args;
   if (args_json !== undefined) {
     args = parse(args_json);
@@ -91,6 +109,9 @@ function newJob({ kind, args_json, args_base64, args_size, ...rest }) {
     args = "x".repeat(args_size);
   }
   const options = Object.fromEntries(Object.entries(rest).map(([k, v]) => [camel[k] ?? k, v]));
+  if (depends_on) {
+    options.dependsOn = depends_on.map((d) => ({ jobs: d.jobs.map((n) => named(n, batch)), onFailure: d.on_failure }));
+  }
   return new sojourn.NewJob(kind, args, options);
 }
 
@@ -109,16 +130,38 @@ const steps = {
     return e;
   },
   enqueue_many: async (s) => {
-    const es = await client.enqueueMany(s.jobs.map(newJob), { partial: s.partial });
+    const batch = new Map();
+    const jobs = s.jobs.map((j, i) => {
+      const job = newJob(j, batch);
+      batch.set(s.as?.[i], job);
+      return job;
+    });
+    const es = await client.enqueueMany(jobs, { partial: s.partial });
     (s.as ?? []).forEach((name, i) => ids.set(name, es[i].id));
     return es;
   },
   queue: (s) => client.request("PUT", "/v1/queues/" + s.queue, s.settings, { safe: true }),
-  cancel: (s) => client.cancel(ids.get(s.job), { reason: s.reason }),
+  by_key: async (s) => ids.set(s.as, (await client.getByKey(s.kind, s.key)).id),
+  cancel: (s) => client.cancel(ids.get(s.job), { reason: s.reason, dependents: s.dependents }),
+  purge: (s) => client.purge(ids.get(s.job)),
+  depend: (s) => client.depend(ids.get(s.job), s.on.map((n) => ids.get(n))),
+  undepend: (s) => (s.on ? client.undepend(ids.get(s.job), s.on.map((n) => ids.get(n))) : client.undependAll(ids.get(s.job))),
+  schedule: async (s) => {
+    if (s.schedule) {
+      const { catch_up, job, ...rest } = s.schedule;
+      return client.schedules[s.how]({ ...rest, catchUp: catch_up, job: newJob(job) });
+    }
+    const out = await client.schedules[s.how](s.name);
+    if (s.how === "run") {
+      ids.set(s.as, out);
+    }
+    return s.how === "list" ? out.map((d) => d.name) : out;
+  },
   redrive: (s) => client.redrive(ids.get(s.job), { generation: s.generation }),
   find: async (s) => {
     const names = new Map([...ids].filter(([name]) => name !== "again").map(([name, id]) => [id, name]));
-    return (await client.find(s.filter)).map((j) => names.get(j.id));
+    const { parents_of, children_of, ...rest } = s.filter;
+    return (await client.find({ ...rest, parentsOf: ids.get(parents_of), childrenOf: ids.get(children_of) })).map((j) => names.get(j.id));
   },
   respond: (s) => client.respond({ kind: s.kind, key: s.key, messageId: s.message_id, failed: s.failed, reason: s.reason,
     job: s.job && ids.get(s.job), ...(s.body_json && { body: new TextEncoder().encode(s.body_json), contentType: "application/json" }) }),
@@ -151,7 +194,7 @@ const steps = {
   },
 };
 
-const names = { result_type: "resultType", content_type: "contentType" };
+const names = { result_type: "resultType", content_type: "contentType", waits_for: "waitsFor" };
 
 function field(got, name) {
   switch (name) {
@@ -161,6 +204,10 @@ function field(got, name) {
       return got.constructor.name;
     case "result_json":
       return Buffer.from(got.rawResult ?? []).toString();
+    case "checkpoint_json":
+      return Buffer.from(got.rawCheckpoint ?? []).toString();
+    case "next":
+      return got.next.length;
     case "result_base64":
       return Buffer.from(got.rawResult ?? []).toString("base64");
   }

@@ -102,6 +102,35 @@ const cases = {
     server.close();
   },
 
+  async follow_ups() {
+    const c = new sojourn.Client(url, { token });
+    const job = new sojourn.NewJob("nobody");
+    const field = (name) => (e) => e instanceof sojourn.Invalid && e.field === name;
+    assert.throws(() => new sojourn.Then(Array(1001).fill(job)), field("next"));
+    assert.throws(() => new sojourn.NewJob("nobody", 1, { dependsOn: [job] }).form(), field("depends_on"));
+    await assert.rejects(c.undepend(1, []), field("undepend"));
+    await assert.rejects(c.depend(1, []), field("depend_on"));
+    assert.throws(() => new sojourn.Advance("", { delay: -1 }), field("delay"));
+    assert.throws(() => new sojourn.Fail("x", "", { checkpoint: { n: NaN } }), field("checkpoint"));
+    assert.equal(typeof sojourn.then, "undefined"); // a module with this name cannot be imported dynamically
+    const worker = new sojourn.Worker(c, { queues: ["follow"], concurrency: 2, warn: () => {} });
+    worker.handle("follow_probe", () => undefined);
+    worker.handle("many", () => new sojourn.Then(
+      Array.from({ length: 300 }, (_, i) => new sojourn.NewJob("follow_probe", i, { queue: "follow", key: `many-${i}` })), { result: 300 }));
+    worker.handle("twice", async (j) => (j.stage === 2 ? j.checkpoint : new sojourn.Advance("", { priority: 3, checkpoint: j.stage })));
+    worker.handle("bad", () => new sojourn.Then([new sojourn.NewJob("no kind")]));
+    const running = worker.run({ signals: false });
+    const done = async (kind) => c.wait((await c.enqueue(kind, undefined, { queue: "follow", policy: { maxAttempts: 1 } })).id, { timeout: patience });
+    assert.equal((await done("many")).result, 300);
+    assert.equal((await c.wait((await c.getByKey("follow_probe", "many-299")).id, { timeout: patience })).state, "completed");
+    const twice = await done("twice");
+    assert.deepEqual([twice.stage, twice.priority, twice.result], [2, 3, 1]);
+    const bad = await done("bad");
+    assert.deepEqual([bad.state, bad.reason], ["failed", "invalid"]);
+    worker.stop();
+    await running;
+  },
+
   async refused_for_a_minute() {
     let claims = 0;
     const worker = new sojourn.Worker(new sojourn.Client(url, { token: "sj_wrong" }), { warn: () => claims++ }).handle("k", () => undefined);

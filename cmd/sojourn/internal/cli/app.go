@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/schedule"
 	"github.com/sojourn-queue/sojourn/store"
 	"github.com/sojourn-queue/sojourn/throttle/rule"
 )
@@ -20,14 +21,16 @@ type App struct {
 	Out, Err io.Writer
 	Env      func(string) string
 
-	Store   string // --store
-	Named   string // the store that the environment or the file names
-	Token   string // for a server
-	Output  string // -o
-	Config  string // --config
-	keep    *kept  // of a watch
-	Started bool   // arguments and flags are fine; what fails from now on is not the usage
-	warned  map[string]bool
+	Store  string // --store
+	Named  string // the store that the environment or the file names
+	Token  string // for a server
+	Output string // -o
+	Config string // --config
+	keep   *kept  // of a watch
+	// Schedules are those of the settings file, for "serve" and "work".
+	Schedules []schedule.Schedule
+	Started   bool // arguments and flags are fine; what fails from now on is not the usage
+	warned    map[string]bool
 }
 
 // Group makes a command that only holds others.

@@ -17,6 +17,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/cli"
 	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/terminal"
+	"github.com/sojourn-queue/sojourn/schedule"
 	"github.com/sojourn-queue/sojourn/store"
 )
 
@@ -102,17 +103,17 @@ func (a *app) file() (name string, named bool) {
 }
 
 // readConfig reads the file.
-func (a *app) readConfig(known []setting) (map[string]entry, error) {
+func (a *app) readConfig(known []setting) (map[string]entry, []schedule.Schedule, error) {
 	name, named := a.file()
 	if err := a.CheckMode(name, false); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	text, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) && !named {
-		return nil, nil
+		return nil, nil, nil
 	}
 	if err != nil {
-		return nil, sojourn.Invalid("config", "%v", err)
+		return nil, nil, sojourn.Invalid("config", "%v", err)
 	}
 	return parseConfig(name, text, known)
 }
@@ -120,9 +121,12 @@ func (a *app) readConfig(known []setting) (map[string]entry, error) {
 // resolve finds where each setting of a command comes from; nil is every command.
 func (a *app) resolve(root, cmd *cobra.Command) ([]resolved, error) {
 	all := allSettings(root)
-	file, err := a.readConfig(all)
+	file, schedules, err := a.readConfig(all)
 	if err != nil {
 		return nil, err
+	}
+	if cmd != nil && slices.Contains(declaring, cmd.Name()) && cmd.Parent() == root {
+		a.Schedules = schedules
 	}
 	var out []resolved
 	for _, s := range all {

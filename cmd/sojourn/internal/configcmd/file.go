@@ -10,6 +10,7 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/schedule"
 )
 
 // entry is what the file says about one setting.
@@ -20,14 +21,14 @@ type entry struct {
 
 // parseConfig reads a file of settings. What is not a setting is refused where it stands, because a
 // misspelt one would be dropped silently.
-func parseConfig(name string, text []byte, known []setting) (map[string]entry, error) {
+func parseConfig(name string, text []byte, known []setting) (map[string]entry, []schedule.Schedule, error) {
 	var whole map[string]any
 	if err := toml.Unmarshal(text, &whole); err != nil {
 		if e, ok := errors.AsType[*toml.DecodeError](err); ok {
 			row, column := e.Position()
-			return nil, sojourn.Invalid("config", "%s:%d:%d: %s", name, row, column, strings.TrimPrefix(e.Error(), "toml: "))
+			return nil, nil, sojourn.Invalid("config", "%s:%d:%d: %s", name, row, column, strings.TrimPrefix(e.Error(), "toml: "))
 		}
-		return nil, sojourn.Invalid("config", "%s: %v", name, err)
+		return nil, nil, sojourn.Invalid("config", "%s: %v", name, err)
 	}
 	var keys, tables []string
 	lists := map[string]bool{}
@@ -40,29 +41,43 @@ func parseConfig(name string, text []byte, known []setting) (map[string]entry, e
 	found := map[string]entry{}
 	var p unstable.Parser
 	p.Reset(text)
-	prefix := ""
+	prefix, inSchedules := "", false
+	var places []string // of the tables of schedules
 	for p.NextExpression() {
 		e := p.Expression()
 		key, place := keyOf(&p, e, name)
 		switch e.Kind {
 		case unstable.Table, unstable.ArrayTable:
+			if key == scheduleKey && e.Kind == unstable.ArrayTable {
+				places = append(places, place)
+			}
+			if inSchedules = key == scheduleKey && e.Kind == unstable.ArrayTable || strings.HasPrefix(key, scheduleKey+".") && len(places) > 0; inSchedules {
+				continue
+			}
 			prefix = key + "."
 			if !slices.Contains(tables, key) || e.Kind == unstable.ArrayTable {
-				return nil, sojourn.Invalid("config", "%s: there is no table %.64q%s", place, key, hintOf(key, tables))
+				return nil, nil, sojourn.Invalid("config", "%s: there is no table %.64q%s", place, key, hintOf(key, tables))
 			}
 		case unstable.KeyValue:
+			if inSchedules {
+				continue // schedulesOf reads the whole table
+			}
 			key = strings.TrimPrefix(prefix+key, ".")
 			if !slices.Contains(keys, key) {
-				return nil, sojourn.Invalid("config", "%s: there is no setting %.64q%s", place, key, hintOf(key, keys))
+				return nil, nil, sojourn.Invalid("config", "%s: there is no setting %.64q%s", place, key, hintOf(key, keys))
 			}
 			value, err := textOf(e.Value(), key, lists[key])
 			if err != nil {
-				return nil, sojourn.Invalid("config", "%s: %v", place, err)
+				return nil, nil, sojourn.Invalid("config", "%s: %v", place, err)
 			}
 			found[key] = entry{value, place}
 		}
 	}
-	return found, p.Error()
+	if err := p.Error(); err != nil {
+		return nil, nil, err
+	}
+	schedules, err := schedulesOf(whole["schedule"], places)
+	return found, schedules, err
 }
 
 // textOf is a value as a flag takes it.

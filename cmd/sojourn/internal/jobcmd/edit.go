@@ -115,9 +115,12 @@ func (b *bulk) choose(cmd *cobra.Command, args []string) error {
 func (a *app) cancelCommand() *cobra.Command {
 	var f bulkFlags
 	var spare bool
+	var dependents string
 	cmd := a.bulkCommand("cancel", "cancel live jobs, including running ones", &f, func(b *bulk) {
-		b.edit, b.states, b.usual, b.done = sojourn.Edit{Action: sojourn.EditCancel, Refuse: spare}, parse.LiveStates, parse.LiveStates, "cancelled"
+		b.edit, b.states, b.usual, b.done = sojourn.Edit{Action: sojourn.EditCancel, Refuse: spare, Dependents: dependents}, parse.LiveStates, parse.LiveStates, "cancelled"
 	})
+	bindDependents(cmd, &dependents)
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error { return checkedDependents(cmd, dependents) }
 	cmd.Flags().BoolVar(&spare, "spare-running", false, "refuse jobs that are running")
 	return cmd
 }
@@ -172,9 +175,13 @@ func (a *app) cloneCommand() *cobra.Command {
 
 func (a *app) purgeCommand() *cobra.Command {
 	var f bulkFlags
-	return a.bulkCommand("purge", "delete final jobs", &f, func(b *bulk) {
-		b.edit, b.states, b.usual, b.done = sojourn.Edit{Action: sojourn.EditPurge}, parse.FinalStates, parse.FinalStates, "purged"
+	var dependents string
+	cmd := a.bulkCommand("purge", "delete final jobs", &f, func(b *bulk) {
+		b.edit, b.states, b.usual, b.done = sojourn.Edit{Action: sojourn.EditPurge, Dependents: dependents}, parse.FinalStates, parse.FinalStates, "purged"
 	})
+	bindDependents(cmd, &dependents)
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error { return checkedDependents(cmd, dependents) }
+	return cmd
 }
 
 // doBulk changes page after page, in the order of ids. A job that left its state since it was found

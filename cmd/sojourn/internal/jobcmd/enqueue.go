@@ -17,6 +17,7 @@ type enqueueFlags struct {
 	delay, timeout, runTimeout, deadline, keepKey           time.Duration
 	tags, meta, windows                                     []string
 	stopAtWindowEnd                                         bool
+	depends                                                 dependFlags
 }
 
 const enqueueHelp = `Stores one job of KIND and returns when it is durable.
@@ -26,7 +27,8 @@ output names the existing job (see --on-conflict).
 
   sojourn enqueue mail --args '{"to":"ada@example.com"}' --key welcome-ada
   sojourn enqueue resize --args @photo.json --delay 10m
-  cat big.json | sojourn enqueue import --args -`
+  cat big.json | sojourn enqueue import --args -
+  sojourn enqueue close --depends-on 7,8 --on-failure cancel`
 
 func (a *app) enqueueCommand() *cobra.Command {
 	var f enqueueFlags
@@ -52,6 +54,7 @@ func (a *app) enqueueCommand() *cobra.Command {
 	fl.DurationVar(&f.deadline, "deadline", 0, "time limit of the job's whole life (default none)")
 	fl.StringVar(&f.onConflict, "on-conflict", "return", "if a live job has the key: return it, error (exit code 4), or replace it if it was never claimed")
 	fl.DurationVar(&f.keepKey, "keep-key", 0, "keep the key reserved this long after the job ends")
+	f.depends.bind(fl, "depends-on", "start only when the jobs with these `ids` have completed; separated by commas")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		job, err := a.newJob(cmd, args[0], f)
 		if err != nil {
@@ -94,6 +97,11 @@ func (a *app) newJob(cmd *cobra.Command, kind string, f enqueueFlags) (*sojourn.
 	}
 	if f.key == "" && cmd.Flags().Changed("key") { // a script's variable without a value would make many jobs
 		return nil, sojourn.Invalid("key", "the key is empty; give a key, or leave --key out")
+	}
+	if on, err := f.depends.dependency(cmd.Flags(), "depends-on"); err != nil {
+		return nil, err
+	} else if on != nil {
+		options = append(options, sojourn.WithDependency(*on))
 	}
 	if f.runAt != "" {
 		if f.delay != 0 {

@@ -33,13 +33,22 @@ func (a *app) getCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.printJob(j, inbox, status.Now)
+		var parents []sojourn.Job
+		if j.State == sojourn.Blocked {
+			if parents, err = c.Store().Find(ctx, sojourn.Filter{ParentsOf: j.ID, Limit: maxParents}); err != nil {
+				return err
+			}
+		}
+		return a.printJob(j, parents, inbox, status.Now)
 	})
 }
 
-func (a *app) printJob(j *sojourn.Job, inbox []sojourn.Response, now time.Time) error {
+// maxParents bounds the jobs that "get" names of those that a job waits for.
+const maxParents = 10
+
+func (a *app) printJob(j *sojourn.Job, parents []sojourn.Job, inbox []sojourn.Response, now time.Time) error {
 	t := terminal.NewTable(a.Out)
-	for _, line := range headLines(j, now) {
+	for _, line := range slices.Concat(headLines(j, now), compositionLines(j, parents, now)) {
 		if line[1] != "" {
 			t.Row(line[0], line[1])
 		}

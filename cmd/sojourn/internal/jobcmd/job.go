@@ -39,7 +39,7 @@ func Print(ctx context.Context, a *cli.App, c *sojourn.Client, jobs []sojourn.Jo
 func (a *app) command() *cobra.Command {
 	return cli.Group("job", "list, show and change jobs",
 		a.lsCommand(), a.getCommand(), a.historyCommand(), a.logCommand(), a.cancelCommand(), a.redriveCommand(),
-		a.cloneCommand(), a.purgeCommand(), a.editCommand())
+		a.cloneCommand(), a.purgeCommand(), a.editCommand(), a.dependsCommand())
 }
 
 // filterFlags choose jobs.
@@ -127,6 +127,8 @@ func (a *app) printJobs(ctx context.Context, c *sojourn.Client, jobs []sojourn.J
 // jobNote is what matters most about a job in its state.
 func jobNote(j sojourn.Job, now time.Time) string {
 	switch {
+	case j.State == sojourn.Blocked:
+		return "waits for " + terminal.Plural(int(j.WaitsFor), "job")
 	case j.State == sojourn.Scheduled:
 		return "starts " + terminal.Ago(j.RunAt, now)
 	case j.State.Final():

@@ -101,7 +101,7 @@ func (a *app) printQueues(queues []sojourn.QueueStatus) error {
 
 func (a *app) peekCommand() *cobra.Command {
 	limit := 25
-	cmd := &cobra.Command{Use: "peek QUEUE", Short: "list the jobs that will be claimed next, in order, without claiming them", Args: cobra.ExactArgs(1)}
+	cmd := &cobra.Command{Use: "peek QUEUE", Short: "list the jobs that will be claimed next, in order, without claiming them, then the next ticks of schedules", Args: cobra.ExactArgs(1)}
 	cmd.Flags().IntVar(&limit, "limit", limit, "number of jobs, 1 to 1000")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.With(func(c *sojourn.Client) error {
@@ -109,9 +109,13 @@ func (a *app) peekCommand() *cobra.Command {
 			if err != nil || a.AsJSON() {
 				return cli.OrElse(err, func() error { return cli.JSONLines(a.App, jobs) })
 			}
-			t := terminal.NewTable(a.Out, "ID", "KIND", "KEY", "PRIORITY", "WEIGHT", "RUN AT", "RESUMED")
+			t := terminal.NewTable(a.Out, "ID", "KIND", "KEY", "PRIORITY", "WEIGHT", "RUN AT", "RESUMED", "SCHEDULE")
 			for _, j := range jobs {
-				t.Row(fmt.Sprint(j.ID), j.Kind, j.Key, fmt.Sprint(j.Priority), fmt.Sprint(j.Weight), j.RunAt.Format(time.RFC3339), fmt.Sprint(j.Resumed))
+				id := fmt.Sprint(j.ID)
+				if j.Virtual { // a tick that is to come: no job is stored yet
+					id = "(virtual)"
+				}
+				t.Row(id, j.Kind, j.Key, fmt.Sprint(j.Priority), fmt.Sprint(j.Weight), j.RunAt.Format(time.RFC3339), fmt.Sprint(j.Resumed), j.Schedule)
 			}
 			return t.Flush()
 		})

@@ -22,6 +22,7 @@ import (
 	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/versioncmd"
 	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/httpapi/server"
+	"github.com/sojourn-queue/sojourn/schedule"
 	"github.com/sojourn-queue/sojourn/store"
 	"github.com/sojourn-queue/sojourn/throttle/rule"
 )
@@ -191,6 +192,9 @@ func (a *app) serve(ctx context.Context, c *sojourn.Client, f serveFlags) error 
 	if err := profiles(ctx, f.profile, log); err != nil {
 		return err
 	}
+	if err := a.declare(ctx, c); err != nil {
+		return err
+	}
 	sweeping, stopSweep := context.WithCancel(context.WithoutCancel(ctx))
 	var beside sync.WaitGroup
 	beside.Go(func() { s.Sweep(sweeping) })
@@ -226,6 +230,16 @@ func (a *app) serve(ctx context.Context, c *sojourn.Client, f serveFlags) error 
 		log.Warn("grace period over, requests were aborted")
 	}
 	log.Info("stopped")
+	return nil
+}
+
+// declare declares the schedules of the settings file.
+func (a *app) declare(ctx context.Context, c *sojourn.Client) error {
+	for _, d := range a.Schedules {
+		if _, err := schedule.Of(c).Declare(ctx, d); err != nil {
+			return fmt.Errorf("the schedule %s of the settings file: %w", d.Name, err)
+		}
+	}
 	return nil
 }
 

@@ -39,7 +39,8 @@ The program gets the job as JSON on standard input, and as files: $SOJOURN_ARGS,
 $SOJOURN_CHECKPOINT. It runs in a temporary folder, which is removed afterwards, and its output goes to the job's log. The exit status
 decides the outcome of the job:
 
-  exit 0   completed, with the file $SOJOURN_RESULT
+  exit 0   completed, with the file $SOJOURN_RESULT; the file $SOJOURN_NEXT may list follow-up jobs: [{"kind": "ship"}]
+           with the file $SOJOURN_ADVANCE, such as {"queue": "ship"}, the job goes on with its next stage instead
   exit 65  failed, even if attempts remain
   exit 75  run again after a minute, or after the duration in the file $SOJOURN_RETRY_AFTER, such as 90s; not counted as an error
   exit 77  awaiting a response; the file $SOJOURN_AWAIT may configure the wait: {"within": "6h", "keys": ["order-42"]}
@@ -63,6 +64,7 @@ type workFlags struct {
 	program       string
 	timeout       time.Duration
 	once, verbose bool
+	parents       bool
 	o             worker.Options
 	call          callFlags
 }
@@ -79,6 +81,7 @@ func (a *app) command() *cobra.Command {
 	fl.DurationVar(&f.o.Grace, "grace", worker.DefaultGrace, "how long programs may continue after SIGTERM; 0 = not at all")
 	fl.DurationVar(&f.o.Lease, "lease", sojourn.DefaultLease, "lease duration, 1s to 1h; it is extended while a program runs, and jobs of a dead worker run elsewhere after it")
 	fl.StringArrayVar(&f.env, "env", nil, "`NAME` of an environment variable to pass to programs; may be repeated")
+	fl.BoolVar(&f.parents, "parents", false, "give each program the jobs that its job has waited for, with their results, in the file $SOJOURN_PARENTS")
 	fl.StringVar(&f.o.RespondURL, "respond-url", "", "public `URL` of \"sojourn webhook\"; programs, and requests with \"await\": true, get response links for their jobs")
 	fl.StringVar(&f.o.Name, "name", "", "name of the worker in \"sojourn worker ls\" (default HOST-PID)")
 	fl.BoolVar(&f.once, "once", false, "run one ready job and end; exit code 3 if there is none")
@@ -130,7 +133,7 @@ func (a *app) program(f workFlags, args []string) (*execjob.Program, error) {
 			return nil, sojourn.Invalid("kind", "%q is named twice; name each kind once", k)
 		}
 	}
-	o := execjob.Options{Command: args, Timeout: f.timeout}
+	o := execjob.Options{Command: args, Timeout: f.timeout, Parents: f.parents}
 	for _, name := range f.env {
 		if name == "" || strings.Contains(name, "=") {
 			return nil, sojourn.Invalid("env", "%.64q is not the name of a variable; give only the name, so that the value does not appear in the process list", name)
@@ -162,6 +165,9 @@ func (a *app) work(ctx context.Context, c *sojourn.Client, f workFlags, program 
 	if caller != nil {
 		worker.Handle(w, httpjob.Kind, caller.Run)
 		f.kinds = append(f.kinds, httpjob.KindName)
+	}
+	for _, d := range a.Schedules {
+		w.Schedule(d)
 	}
 	if f.once {
 		ran, err := w.RunOnce(ctx)

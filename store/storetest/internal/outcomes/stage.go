@@ -26,6 +26,8 @@ var stageTrials = []kit.Trial{
 	{Name: "an advance is refused by no limit", Law: "Neither max_depth nor the limit of the next queue refuses an advance.", Covers: "tr:F16 rules:C7", Run: stageNoLimit},
 	{Name: "an end with a checkpoint and details", Law: "Abort, cancel and the last error store a checkpoint, and a result with its type.",
 		Covers: "tr:F8 tr:F9 tr:F3 spec:D1 spec:P8", Run: endWithDetails},
+	{Name: "next jobs without ids", Law: "The store draws the ids of next jobs that have none; a report that is repeated makes no job twice.",
+		Covers: "tr:F1 spec:D2", Run: nextWithoutIDs},
 }
 
 func threeStages(s *kit.Scene) {
@@ -221,5 +223,24 @@ func endWithDetails(s *kit.Scene) {
 		kit.Same(s, "the detail", string(j.Result), "row 17 has no name")
 		kit.Same(s, "its type", j.ResultType, "text/plain")
 		kit.Same(s, "the checkpoint", string(j.Checkpoint), "17")
+	}
+}
+
+func nextWithoutIDs(s *kit.Scene) {
+	c := s.Running()
+	next := []sojourn.Job{*sojourn.NewJob("a", nil), *sojourn.NewJob("b", nil, sojourn.Delay(time.Hour)), *sojourn.NewJob("c", nil, sojourn.DependsOn(c.Job.ID))}
+	named := s.Job()
+	o := kit.Follow(c, append(next, named)...)
+	s.Finish(o, sojourn.Completed)
+	s.Reports(o, driver.FinishRepeated)
+	kit.Same(s, "the ids of the report", o.Next[0].ID, 0)
+	s.State(named.ID, sojourn.Ready)
+	want := map[string]sojourn.State{"a": sojourn.Ready, "b": sojourn.Scheduled, "c": sojourn.Ready}
+	for kind, state := range want {
+		found := s.Find(sojourn.Filter{Kind: kind})
+		if len(found) != 1 {
+			s.Fatalf("jobs of kind %s: %v", kind, found)
+		}
+		s.State(found[0], state)
 	}
 }
