@@ -20,7 +20,9 @@ const (
 	qOne  = `select ` + member.Columns + ` from sj_workflow w where w.name = $1`
 	// qEnds sums the ends that are not in the counts yet.
 	qEnds = `select coalesce(sum(completed), 0), coalesce(sum(failed), 0), coalesce(sum(cancelled), 0) from sj_workflow_end where workflow = $1`
-	qLive = `select l.state, count(*) from sj_member m join sj_live l on l.id = m.job where m.workflow = $1 group by l.state`
+	// qLive looks up each member: a join without statistics may compare all members with all jobs.
+	qLive = `select a.state, count(*) from (select coalesce((select l.state from sj_live l where l.id = m.job), 0) as state from sj_member m where m.workflow = $1) a
+		group by a.state`
 )
 
 // Workflows lists workflows; see workflow.Store.
@@ -96,7 +98,12 @@ func showOne(t *txn.Tx, c *access.Caller, name string) (out workflow.Status, err
 		return out, err
 	}
 	out = w.Status()
-	return out, t.Read(qLive, func(r sqldb.Row) error { out.Counts[sojourn.State(r.Int(0))] = r.Int(1); return nil }, w.ID)
+	return out, t.Read(qLive, func(r sqldb.Row) error {
+		if state := sojourn.State(r.Int(0)); state != 0 { // 0: it is final
+			out.Counts[state] = r.Int(1)
+		}
+		return nil
+	}, w.ID)
 }
 
 func first(errs ...error) error {
