@@ -174,8 +174,12 @@ type Job struct {
 	// Schedule has made the job, for its tick at ScheduledFor: the nominal time, before any jitter.
 	Schedule     string    `json:"schedule,omitempty"`
 	ScheduledFor time.Time `json:"scheduled_for,omitzero"`
-	Virtual      bool      `json:"virtual,omitempty"` // the next tick of a schedule, in Jobs.Peek: not stored, without an id
-	Token        string    `json:"-"`                 // capability of the present wait, or of the next; a secret
+	// Workflow has made the job: as its member, or as a callback without a member's name. See
+	// package workflow.
+	Workflow string `json:"workflow,omitempty"`
+	Member   string `json:"member,omitempty"`
+	Virtual  bool   `json:"virtual,omitempty"` // the next tick of a schedule, in Jobs.Peek: not stored, without an id
+	Token    string `json:"-"`                 // capability of the present wait, or of the next; a secret
 
 	sent ID    // the id under which Enqueue sent this job, if the result replaced it with the id of another job
 	kept ID    // that other id

@@ -26,6 +26,7 @@ import (
 	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/windowcmd"
 	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/workcmd"
 	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/workercmd"
+	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/workflowcmd"
 )
 
 const longHelp = `sojourn manages a store of durable jobs: jobs that send a request, wait for an answer that comes later,
@@ -33,7 +34,7 @@ and survive crashes. Try "sojourn demo".
 
 The store is --store, else $SOJOURN_URL, else the store in sojourn.toml, else sqlite:sojourn.db ("sojourn config" shows it).
 --store also takes a server URL, http://HOST:PORT; set $SOJOURN_TOKEN to authenticate.
-Only demo, bench, enqueue, queue set, migrate up, serve, token and store restore create a missing store.
+Only demo, bench, enqueue, workflow run, schedule set, queue set, migrate up, serve, token and store restore create a missing store.
 
 Exit codes:
   0  done
@@ -80,7 +81,7 @@ func newRoot(a *cli.App) *cobra.Command {
 	root.PersistentFlags().StringVar(&a.Store, "store", "", "`URL` of the store, such as sqlite:FILE (default $SOJOURN_URL, else sqlite:sojourn.db)")
 	root.PersistentFlags().StringVar(&a.Config, "config", "", "settings `FILE` (default $SOJOURN_CONFIG, else sojourn.toml if it exists)")
 	root.PersistentFlags().StringVarP(&a.Output, "output", "o", "table", "table or json; a list in JSON is one object per line")
-	root.AddCommand(democmd.Command(a), benchcmd.Command(a), jobcmd.EnqueueCommand(a), inboxcmd.RespondCommand(a), jobcmd.Command(a), queuecmd.Command(a), schedulecmd.Command(a), workercmd.Command(a), jobcmd.WhyCommand(a), windowcmd.Command(a), inboxcmd.Command(a), sourcecmd.Command(a),
+	root.AddCommand(democmd.Command(a), benchcmd.Command(a), jobcmd.EnqueueCommand(a), inboxcmd.RespondCommand(a), jobcmd.Command(a), queuecmd.Command(a), schedulecmd.Command(a), workflowcmd.Command(a), workercmd.Command(a), jobcmd.WhyCommand(a), windowcmd.Command(a), inboxcmd.Command(a), sourcecmd.Command(a),
 		sourcecmd.WebhookCommand(a), storecmd.MigrateCommand(a), storecmd.Command(a), servecmd.Command(a), workcmd.Command(a), tokencmd.Command(a), auditcmd.Command(a), topcmd.Command(a), jobcmd.TailCommand(a), storecmd.DoctorCommand(a), configcmd.Command(a), versioncmd.Command(a))
 	completion.Add(a, root)
 	return root

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/access"
+	"github.com/sojourn-queue/sojourn/workflow"
 )
 
 // token stores a token and gives the header with it.
@@ -50,7 +51,7 @@ func operations(t *testing.T) (all []declared) {
 	for path, methods := range doc.Paths {
 		for method, o := range methods {
 			one := declared{id: o.ID, method: strings.ToUpper(method), others: o.Others, body: o.RequestBody != nil,
-				path: strings.NewReplacer("{id}", "1", "{queue}", "q", "{worker}", "w", "{schedule}", "s").Replace(path)}
+				path: strings.NewReplacer("{id}", "1", "{queue}", "q", "{worker}", "w", "{schedule}", "s", "{workflow}", "f").Replace(path)}
 			for _, needs := range o.Security {
 				one.verbs = append(one.verbs, needs["bearer"]...)
 			}
@@ -72,6 +73,8 @@ var bodies = map[string]string{
 	"save":     `{"items":[{"lease":{"id":1,"epoch":1,"worker":"w"}}]}`,
 	"finish":   `{"outcomes":[{"lease":{"id":1,"epoch":1,"worker":"w"},"type":"completed"}]}`,
 	"leaseIDs": `{"count":1}`, "setQueue": `{"paused":true}`, "declareQueue": `{"limit":1}`, "updateQueue": `{"limit":null}`, "pauseQueue": `{"paused":false}`, "holdQueue": `{"for":"0s"}`, "sweep": `{"limit":1}`, "enqueueRaw": "x",
+	"startWorkflow": `{"members":[{"name":"m","job":{"kind":"k","queue":"q"}}]}`, "appendMembers": `{"members":[{"name":"n","job":{"kind":"other","queue":"other"}}]}`,
+	"closeWorkflow": `{}`, "cancelWorkflow": `{}`, "redriveWorkflow": `{}`,
 	"setSchedule": `{"cron":"@daily","job":{"kind":"k","queue":"q"}}`, "declareSchedule": `{"cron":"@daily","job":{"kind":"k","queue":"q"}}`, "testSchedule": `{"cron":"@daily","job":{"kind":"k","queue":"q"}}`,
 }
 
@@ -128,6 +131,10 @@ func (s *site) badTokens(verb access.Verb) map[string]string {
 func TestEveryRouteAndToken(t *testing.T) {
 	s := newSite(t, Options{})
 	s.seed()
+	member := sojourn.NewJob("k", []byte(`"seen"`), sojourn.Queue("q"))
+	if _, err := workflow.Of(s.client).Start(t.Context(), workflow.New("f").Add("m", member)); err != nil {
+		t.Fatal(err)
+	}
 	all, tried := operations(t), 0
 	for _, verb := range access.Verbs {
 		bad := s.badTokens(verb)

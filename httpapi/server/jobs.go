@@ -8,6 +8,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
+	"github.com/sojourn-queue/sojourn/httpapi/server/internal/params"
 	"github.com/sojourn-queue/sojourn/internal/jsonform"
 	"github.com/sojourn-queue/sojourn/rules"
 )
@@ -151,7 +152,7 @@ func getJob(c *call, in *getJobIn) (wire.JobView, error) {
 	}
 	wait, err := jsonform.ParseDuration(in.Wait)
 	if err != nil {
-		return wire.JobView{}, wrap("wait", err)
+		return wire.JobView{}, params.Wrap("wait", err)
 	}
 	f := sojourn.Filter{IDs: []sojourn.ID{in.ID}, States: []sojourn.State{sojourn.Completed, sojourn.Failed, sojourn.Cancelled}, Wait: wait}
 	if _, err := c.find(f); err != nil {

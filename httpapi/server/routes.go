@@ -8,6 +8,7 @@ import (
 	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/httpapi/server/internal/admission"
 	"github.com/sojourn-queue/sojourn/schedule"
+	"github.com/sojourn-queue/sojourn/workflow"
 )
 
 // routes is the whole API.
@@ -53,6 +54,15 @@ var routes = slices.Concat(
 		op(http.MethodDelete, "/v1/queues/{queue}", "forgetQueue", "Remove an empty queue", access.VerbAdmin, admission.Enqueueing, forgetQueue),
 		op(http.MethodPost, "/v1/queues/{queue}/hold", "holdQueue", "Start nothing of a queue for some time; 0s ends a hold", access.VerbOperate, admission.Enqueueing, holdQueue),
 		op(http.MethodGet, "/v1/queues/{queue}/why", "whyQueue", "What holds the jobs of a queue back", access.VerbRead, admission.Reading, whyQueue),
+	),
+	tagged("workflows",
+		op(http.MethodGet, "/v1/workflows", "listWorkflows", "List workflows in the order of their names; with wait, once one is final", access.VerbRead, admission.Reading, listWorkflows).but(filtered),
+		op(http.MethodPut, "/v1/workflows/{workflow}", "startWorkflow", "Store a workflow with its members, all or none; the same workflow again is a duplicate", access.VerbEnqueue, admission.Enqueueing, startWorkflow),
+		op(http.MethodGet, "/v1/workflows/{workflow}/members", "listMembers", "List members in the order of their names", access.VerbRead, admission.Reading, listMembers).but(hidden),
+		op(http.MethodPost, "/v1/workflows/{workflow}/members", "appendMembers", "Add members to an open workflow, all or none", access.VerbEnqueue, admission.Enqueueing, appendWorkflow).but(hidden),
+		op(http.MethodPost, "/v1/workflows/{workflow}/close", "closeWorkflow", "End the time in which a workflow takes members", access.VerbEnqueue, admission.Enqueueing, changeWorkflow(workflow.ActionClose)).but(hidden),
+		op(http.MethodPost, "/v1/workflows/{workflow}/cancel", "cancelWorkflow", "Cancel all members that are not final", access.VerbOperate, admission.Enqueueing, changeWorkflow(workflow.ActionCancel)).but(hidden),
+		op(http.MethodPost, "/v1/workflows/{workflow}/redrive", "redriveWorkflow", "Run all failed and cancelled members again", access.VerbOperate, admission.Enqueueing, changeWorkflow(workflow.ActionRedrive)).but(hidden),
 	),
 	tagged("schedules",
 		op(http.MethodGet, "/v1/schedules", "listSchedules", "List schedules in the order of their names", access.VerbRead, admission.Reading, listSchedules).but(filtered),

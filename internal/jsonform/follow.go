@@ -10,47 +10,6 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// NewJob is a job to be enqueued, with the names of the HTTP API.
-type NewJob struct {
-	ID          sojourn.ID           `json:"id,omitempty"`
-	Kind        string               `json:"kind"`
-	Queue       string               `json:"queue,omitempty"`
-	Key         string               `json:"key,omitempty"`
-	Group       string               `json:"group,omitempty"`
-	Args        []byte               `json:"args,omitempty"`
-	ContentType string               `json:"content_type,omitempty"`
-	Priority    *int32               `json:"priority,omitempty"`
-	Weight      *int32               `json:"weight,omitempty"`
-	Tags        []string             `json:"tags,omitempty"`
-	Meta        map[string]string    `json:"meta,omitempty"`
-	RunAt       time.Time            `json:"run_at,omitzero"`
-	Delay       time.Duration        `json:"delay,omitempty"`
-	Policy      sojourn.Policy       `json:"policy,omitzero"`
-	OnConflict  sojourn.OnConflict   `json:"on_conflict,omitempty"`
-	DependsOn   []sojourn.Dependency `json:"depends_on,omitempty"`
-}
-
-// Job is the domain's own.
-func (n *NewJob) Job() *sojourn.Job {
-	j := sojourn.NewJob(n.Kind, n.Args)
-	j.ID, j.Key, j.Group, j.Tags, j.Meta = n.ID, n.Key, n.Group, n.Tags, n.Meta
-	j.RunAt, j.Delay, j.Policy, j.OnConflict, j.Depends = n.RunAt, n.Delay, n.Policy, n.OnConflict, n.DependsOn
-	if n.Queue != "" {
-		j.Queue = n.Queue
-	}
-	if n.ContentType != "" {
-		j.ContentType = n.ContentType
-	}
-	if n.Priority != nil {
-		j.Priority = *n.Priority
-	}
-	if n.Weight != nil {
-		j.Weight = *n.Weight
-	}
-	j.Explicit(n.Priority != nil, n.Weight != nil)
-	return j
-}
-
 // Stage is the next stage of a job; see sojourn.Advance.
 type Stage struct {
 	Queue    string        `json:"queue,omitempty"`
@@ -96,7 +55,8 @@ func (f Follow) Outcome() error {
 		if f.Next[i].ID != 0 {
 			return sojourn.Invalid("next", "job %d has an id; leave it out, and the store draws one", i)
 		}
-		jobs[i] = f.Next[i].Job()
+		job := f.Next[i].Job()
+		jobs[i] = &job
 		if err := jobs[i].Validate(sojourn.MaxMaxBytes); err != nil {
 			return sojourn.AtIndex(i, err)
 		}

@@ -84,6 +84,7 @@ func (s *Store) transact(group []txn.Call, withBlocked bool) (helped bool, err e
 		if err := edge.Flush(done); err != nil { // a throttler may have failed jobs
 			return err
 		}
+		s.members.Flush(done)
 		done.Silent = foundNothing(group)
 		if err := done.End(); err != nil {
 			return err

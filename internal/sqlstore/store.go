@@ -16,6 +16,7 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/gate"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/member"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/operate"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/query"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/respond"
@@ -23,7 +24,9 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/upkeep"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/wake"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/workflows"
 	"github.com/sojourn-queue/sojourn/store/migrate"
+	"github.com/sojourn-queue/sojourn/workflow"
 )
 
 // Store is a driver.Store over any database behind the seam. Its methods are those of its parts,
@@ -37,11 +40,15 @@ type Store struct {
 	*upkeep.Maintainer
 	*operate.Operator
 	*schedules.Scheduler
+	*workflows.Keeper
 
-	core  *txn.Core
-	gates *gate.Gates
-	hub   *wake.Hub
+	members *member.Counter
+	core    *txn.Core
+	gates   *gate.Gates
+	hub     *wake.Hub
 }
+
+var _ workflow.Store = (*Store)(nil)
 
 // Config is the configuration of a store by its database package.
 type Config = txn.Config
@@ -88,13 +95,16 @@ func setDefaults(cfg *Config) error {
 func newStore(c *txn.Core) *Store {
 	s := &Store{core: c, gates: gate.NewGates(c.Cfg), hub: wake.NewHub(c)}
 	s.Enqueuer = enqueue.NewEnqueuer(c)
-	s.Finisher = finish.NewFinisher(c, s.gates, s.Enqueuer)
+	s.members = member.New(c, s.Enqueuer)
+	s.Finisher = finish.NewFinisher(c, s.gates, s.Enqueuer, s.members)
 	s.Responder = respond.NewResponder(c)
 	s.Claimer = claim.NewClaimer(c, s.gates, s.hub, s.Finisher)
 	s.Reader = query.New(c, s.gates, s.hub)
 	s.Scheduler = schedules.New(c, s.Enqueuer)
 	s.Maintainer = upkeep.New(c, s.hub, s.Reader, s.Scheduler)
-	s.Operator = operate.New(c, s.gates, s.hub, s.Maintainer)
+	s.Operator = operate.New(c, s.gates, s.hub, s.Maintainer, s.members)
+	s.Keeper = workflows.New(c, s.hub, s.Enqueuer, s.members)
+	s.Maintainer.Continue = s.Keeper.SweepWorkflows
 	c.Lanes.All = groupcommit.New(c.Cfg.Runners, c.Cfg.MaxRows, s.commit)
 	if c.Lanes.Ends = c.Lanes.All; c.Cfg.Enders > 0 && !c.Cfg.Without.FinishLane {
 		c.Lanes.Ends = groupcommit.New(c.Cfg.Enders, c.Cfg.MaxRows, s.commit)

@@ -13,7 +13,7 @@ const engineDir = "internal/sqlstore/"
 // stop at any package, and needs nothing of those after it.
 var engine = []string{
 	"groupcommit", "nearkey", "clock", "jobrow", "txn", "wake", "lifecycle", "edge", "jobview", "gate",
-	"enqueue", "finish", "respond", "claim", "schedules", "query", "upkeep", "operate",
+	"enqueue", "member", "finish", "respond", "claim", "schedules", "query", "upkeep", "operate", "workflows",
 }
 
 // engineTests are packages that only tests use.

@@ -37,6 +37,7 @@ var direction = []row{
 		because: "the rules are pure: no clock, no input, no output"},
 	{dir: "access", may: []string{".", "internal/inside"}, not: []string{"net", "os", "database"}, because: "values and checks of tokens"},
 	{dir: "schedule", may: []string{".", "internal/calendar", "internal/cron"}, not: []string{"net", "os", "database"}, because: "definitions and pure rules"},
+	{dir: "workflow", may: []string{"."}, not: []string{"net", "os", "database"}, because: "definitions and pure checks"},
 	{dir: "store/migrate", may: []string{"."}, because: "the versions of a store's tables"},
 	{dir: "driver", may: []string{".", "internal/inside"}, not: []string{"net", "os", "database"}, because: "what a store offers to a worker"},
 	{dir: ".", may: []string{"internal/calendar", "internal/cron", "internal/inside", "internal/layers", "internal/mediatype"}, not: []string{"net", "os", "database", "syscall", "io/fs"},
@@ -121,7 +122,7 @@ var testOnly = []string{
 var demoServers = []string{"github.com/nats-io/nats-server", "github.com/twmb/franz-go/pkg/kfake"}
 
 // domain are the packages that every other one may know: jobs, and the values and rules about them.
-var domain = []string{".", "rules", "driver", "access", "throttle", "schedule", "store/migrate", "internal/layers"}
+var domain = []string{".", "rules", "driver", "access", "throttle", "schedule", "workflow", "store/migrate", "internal/layers"}
 
 // covers reports whether a pattern of the table names p, a directory of this module or an import
 // path of another.

@@ -10,6 +10,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/store/storetest"
+	"github.com/sojourn-queue/sojourn/workflow"
 )
 
 // TestConformanceOfTwo runs the whole suite on two stores over one database that take turns, call
@@ -230,4 +231,26 @@ func TestSweepLooksAgain(t *testing.T) {
 	if j, err := c.Get(ctx, jobs[0].Job.ID); err != nil || !j.Resumed || j.Response == nil || string(j.Response.Body) != `"paid"` {
 		t.Errorf("%+v %v", j, err)
 	}
+}
+
+func (p *pair) workflows() workflow.Store { return workflow.StoreOf(p.next()) }
+
+func (p *pair) StartWorkflow(ctx context.Context, w workflow.Workflow) (workflow.Status, error) {
+	return p.workflows().StartWorkflow(ctx, w)
+}
+
+func (p *pair) AppendWorkflow(ctx context.Context, name string, ms []workflow.Member) (workflow.Status, error) {
+	return p.workflows().AppendWorkflow(ctx, name, ms)
+}
+
+func (p *pair) ChangeWorkflow(ctx context.Context, name string, a workflow.Action, reason string) (workflow.Status, error) {
+	return p.workflows().ChangeWorkflow(ctx, name, a, reason)
+}
+
+func (p *pair) Workflows(ctx context.Context, q workflow.Query) ([]workflow.Status, error) {
+	return p.workflows().Workflows(ctx, q)
+}
+
+func (p *pair) WorkflowMembers(ctx context.Context, name string, q workflow.MemberQuery) ([]workflow.MemberStatus, error) {
+	return p.workflows().WorkflowMembers(ctx, name, q)
 }

@@ -125,7 +125,7 @@ func TestInstancesAreNoDrift(t *testing.T) {
 	}
 	_, d := clientOf(t, path, "sj_two_")
 	execute(t, d, "pragma writable_schema = 1")
-	execute(t, d, "update sqlite_schema set sql = replace(sql, 'weight <= 1000000', 'weight <= 7') where name = 'sj_two_live'")
+	execute(t, d, "update sqlite_schema set sql = replace(sql, 'weight between 0 and 1000000', 'weight between 0 and 7') where name = 'sj_two_live'")
 	execute(t, d, "create table sj_two_mine (id integer primary key)")
 	d.Close()
 	for _, prefix := range []string{"sj_two_", "sj_t", "sj_"} {

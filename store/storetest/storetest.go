@@ -23,6 +23,7 @@ import (
 	"github.com/sojourn-queue/sojourn/store/storetest/internal/responses"
 	"github.com/sojourn-queue/sojourn/store/storetest/internal/schedules"
 	"github.com/sojourn-queue/sojourn/store/storetest/internal/tenants"
+	"github.com/sojourn-queue/sojourn/store/storetest/internal/workflows"
 	"github.com/sojourn-queue/sojourn/throttle"
 )
 
@@ -65,7 +66,7 @@ func Parallel(t *testing.T, open func(t *testing.T, o Options) driver.Store) {
 
 // trials are all cases, subject by subject.
 func trials() []kit.Trial {
-	return slices.Concat(jobs.Trials(), claims.Trials(), outcomes.Trials(), responses.Trials(), flow.Trials(), tenants.Trials(), deps.Trials(), schedules.Trials())
+	return slices.Concat(jobs.Trials(), claims.Trials(), outcomes.Trials(), responses.Trials(), flow.Trials(), tenants.Trials(), deps.Trials(), schedules.Trials(), workflows.Trials())
 }
 
 // opening adapts a function that opens a store with the public options.

@@ -14,6 +14,7 @@ import (
 	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
 	"github.com/sojourn-queue/sojourn/schedule"
+	"github.com/sojourn-queue/sojourn/workflow"
 )
 
 // every has a job in each state of the kernel, with the ids that the planted violations name.
@@ -74,6 +75,7 @@ func build(t *testing.T, c *sojourn.Client) every {
 	respond("nobody", "early", false)
 	buildLimited(t, c)
 	buildSchedule(t, c)
+	buildWorkflows(t, c)
 	add("blocked", "j", sojourn.DependsOn(e.ready))
 	return e
 }
@@ -108,11 +110,38 @@ func buildSchedule(t *testing.T, c *sojourn.Client) {
 	}
 }
 
+// buildWorkflows adds a workflow that is over, with its callback, and one that goes on.
+func buildWorkflows(t *testing.T, c *sojourn.Client) {
+	t.Helper()
+	job := func() *sojourn.Job { return sojourn.NewJob("flows", nil, sojourn.Queue("flows")) }
+	for _, name := range []string{"over", "goes-on"} {
+		w := workflow.New(name).Add("first", job()).OnEnd(sojourn.NewJob("end", nil, sojourn.Queue("flows")))
+		if name == "goes-on" {
+			w.Add("second", job(), workflow.After("first"))
+		}
+		if _, err := workflow.Of(c).Start(t.Context(), w); err != nil {
+			t.Fatal(err)
+		}
+		jobs, err := driver.Of(c).Claim(t.Context(), driver.ClaimRequest{Worker: "w", Queues: []string{"flows"}, Kinds: []string{"flows"}, Max: 1, Capacity: 1, Lease: time.Hour})
+		if err != nil || len(jobs) != 1 {
+			t.Fatal(jobs, err)
+		}
+		if name == "over" {
+			if _, err := driver.Of(c).Finish(t.Context(), []sojourn.Outcome{{Lease: jobs[0].Lease, Type: sojourn.OutcomeCompleted}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if _, err := driver.Of(c).Sweep(t.Context(), 100); err != nil { // it adds the ends up
+		t.Fatal(err)
+	}
+}
+
 // plants break one invariant each. $1 is a job that is ready, and blob() bytes that are empty.
 var plants = map[string]string{
 	"job-in-one-place":      `delete from sj_live where id = $1`,
 	"live-has-job":          `delete from sj_job where id = $1`,
-	"final-has-job":         `delete from sj_job where id = (select id from sj_final where state = 7)`,
+	"final-has-job":         `delete from sj_job where id = (select min(id) from sj_final where state = 7)`,
 	"live-state":            `update sj_live set state = 7 where id = $1`,
 	"final-state":           `update sj_final set state = 3 where state = 7`,
 	"lease-iff-running":     `update sj_live set lease_until_us = 0 where state = 4`,
@@ -132,7 +161,7 @@ var plants = map[string]string{
 	"in-hand-applied":       `update sj_response set outcome = 4 where in_hand = 1`,
 	"no-lost-wake-up":       `update sj_response set job = (select id from sj_live where state = 5), key = 'd' where outcome = 2 and job > 0`,
 	"no-early-beside-await": `update sj_response set kind = 'awaiting', key = 'd' where outcome = 2 and job = 0`,
-	"kept-by-live":          `update sj_response set job = (select id from sj_final where state = 7) where outcome = 2 and job > 0`,
+	"kept-by-live":          `update sj_response set job = (select min(id) from sj_final where state = 7) where outcome = 2 and job > 0`,
 	"response-outcome":      `update sj_response set outcome = 3 where outcome = 2 and job = 0`,
 	"early-expires":         `update sj_response set expires_us = 0 where outcome = 2 and job = 0`,
 	"message-of-response":   `delete from sj_message`,
@@ -142,22 +171,25 @@ var plants = map[string]string{
 	"one-end-per-lease":     `update sj_history set epoch = 1 where epoch = 0`,
 	"no-overlap": `insert into sj_history (job, seq, generation, attempt, epoch, purpose, worker, outcome, state, stage, reason, error, by_whom, began_us, ended_us)
 		select id, history + 1, generation, attempt, step_epoch + 1, purpose, worker, outcome, state, stage, reason, error, by_whom, began_us - 1, finished_us from sj_final`,
-	"epoch-known":       `update sj_final set epoch = 0 where state = 7`,
-	"blocked-counts":    `update sj_live set waits_for = waits_for + 1 where state = 1`,
-	"edge-ends":         `update sj_live set dependents = 0 where id in (select parent from sj_edge)`,
-	"edge-has-job":      `insert into sj_edge (child, parent, on_failure, on_stage, open) values (999, $1, 0, 0, 0)`,
-	"child-has-parent":  `insert into sj_child (parent, generation, stage, name, child) values (999, 1, 0, 'a', $1)`,
-	"queue-exists":      `delete from sj_queue`,
-	"id-was-leased":     `update sj_meta set value = '1' where name = 'next_id'`,
-	"limit-kept":        `update sj_queue set max_weight = 1 where name = 'limited'`,
-	"flight-counted":    `update sj_live set lane = '' where queue = 'limited' and held > 0`,
-	"flight-summed":     `update sj_landed set held = held + 1 where queue = 'limited'`,
-	"flight-known":      `delete from sj_landed where queue = 'limited'`,
-	"lane-of-job":       `update sj_live set lane = '0' where queue = 'limited' and state = 3`,
-	"token-of-server":   `insert into sj_access (id, name, hash, grants, created_us, expires_us, revoked_us, used_us) values ('t', 't', blob(), '[]', 1, 1, 0, 0)`,
-	"schedule-has-tick": `update sj_schedule set due_us = 9223372036854775807`,
-	"tick-has-job":      `update sj_tick set job = 999`,
-	"rows-have-job":     `update sj_history set job = 999 where job = (select max(job) from sj_history)`,
+	"epoch-known":         `update sj_final set epoch = 0 where state = 7`,
+	"blocked-counts":      `update sj_live set waits_for = waits_for + 1 where state = 1`,
+	"edge-ends":           `update sj_live set dependents = 0 where id in (select parent from sj_edge)`,
+	"edge-has-job":        `insert into sj_edge (child, parent, on_failure, on_stage, open) values (999, $1, 0, 0, 0)`,
+	"child-has-parent":    `insert into sj_child (parent, generation, stage, name, child) values (999, 1, 0, 'a', $1)`,
+	"queue-exists":        `delete from sj_queue`,
+	"id-was-leased":       `update sj_meta set value = '1' where name = 'next_id'`,
+	"limit-kept":          `update sj_queue set max_weight = 1 where name = 'limited'`,
+	"flight-counted":      `update sj_live set lane = '' where queue = 'limited' and held > 0`,
+	"flight-summed":       `update sj_landed set held = held + 1 where queue = 'limited'`,
+	"flight-known":        `delete from sj_landed where queue = 'limited'`,
+	"lane-of-job":         `update sj_live set lane = '0' where queue = 'limited' and state = 3`,
+	"token-of-server":     `insert into sj_access (id, name, hash, grants, created_us, expires_us, revoked_us, used_us) values ('t', 't', blob(), '[]', 1, 1, 0, 0)`,
+	"schedule-has-tick":   `update sj_schedule set due_us = 9223372036854775807`,
+	"tick-has-job":        `update sj_tick set job = 999`,
+	"workflow-counts":     `update sj_workflow set total = total + 1`,
+	"workflow-over":       `update sj_workflow set end_job = 0 where state = 7`,
+	"member-has-workflow": `delete from sj_member where state = 0 and job in (select id from sj_live)`,
+	"rows-have-job":       `update sj_history set job = 999 where job = (select max(job) from sj_history)`,
 }
 
 // Run plants each violation in a copy of a store. c is a client of the new store that is copied,

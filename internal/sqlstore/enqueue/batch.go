@@ -17,7 +17,8 @@ type Batch struct {
 	Requests []Request
 	Ending   *jobrow.Row // the job whose completion enqueues these: its key is free by then; nil: none
 	Follows  bool        // a step stores these and awaits them
-	Ticks    bool        // a schedule enqueues these: Job.Schedule and ScheduledFor are stored
+	Ticks    bool        // a schedule or a workflow enqueues these by itself: no limit refuses them, and what has made them is stored
+	Workflow int64       // number of the workflow whose members these are; 0: none
 
 	// What is stored, with the changes of the planned calls.
 	Known   map[sojourn.ID]KnownJob

@@ -69,7 +69,7 @@ func (b *Batch) drawIDs(ctx context.Context, jobs []sojourn.Job) error {
 	if n == 0 {
 		return nil
 	}
-	if b.Ticks { // it runs in a lane, which must not wait for a lane
+	if b.Ticks || b.Workflow != 0 { // it runs in a lane, which must not wait for a lane
 		return b.countIDs(jobs, without)
 	}
 	// They are not checked: a transaction with an older snapshot does not see the block's lease. On
@@ -133,6 +133,35 @@ func (s *Enqueuer) StoreTicks(t *txn.Tx, jobs []sojourn.Job, c *access.Caller) (
 		return nil, err
 	}
 	return out, e.WriteJobs()
+}
+
+// StoreMembers stores the jobs of a workflow for a caller, all or none. refused is why a job was
+// not stored. link sets their dependencies, when they have ids. Each job must be new: a key that is
+// taken refuses all.
+func (s *Enqueuer) StoreMembers(t *txn.Tx, workflow int64, jobs []sojourn.Job, c *access.Caller, link func()) (refused, err error) {
+	e := Batch{Tx: t, Enqueuer: s, Workflow: workflow}
+	if err := e.drawIDs(context.Background(), jobs); err != nil {
+		return nil, err
+	}
+	link()
+	req := Request{Jobs: jobs, Digests: jobrow.Digests(jobs, c), Caller: c, NotJSON: JSONErrors(s.core, jobs)}
+	e.Requests = []Request{req}
+	if err := e.ReadAll(e.Reads()); err != nil {
+		return nil, err
+	}
+	out, err := e.Plan(req)
+	if err != nil && sojourn.ErrorCode(err) != "" {
+		return err, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for i, d := range out {
+		if d.Duplicate {
+			return sojourn.AtIndex(i, sojourn.Conflict("job %d has the key %.64q of member %s; use another key, or wait for its end", d.ID, jobs[i].Key, jobs[i].Member)), nil
+		}
+	}
+	return nil, e.WriteJobs()
 }
 
 // spareIDs is a leased block of ids for jobs that come in transactions of the application.

@@ -128,7 +128,7 @@ func (b *Batch) insertJobs(fresh []*sojourn.Job, contents [][]byte, linked map[s
 			return err
 		}
 		origin := ""
-		if b.Ticks {
+		if b.Ticks || b.Workflow != 0 {
 			if origin, err = jobrow.OriginOf(j); err != nil {
 				return err
 			}
@@ -157,7 +157,7 @@ func (b *Batch) insertJobs(fresh []*sojourn.Job, contents [][]byte, linked map[s
 func (b *Batch) newRow(j *sojourn.Job) *jobrow.Row {
 	l := &jobrow.Row{Queue: j.Queue, Kind: j.Kind, Key: j.Key, Group: j.Group, Priority: j.Priority, Generation: 1,
 		RunAt: lifecycle.Opening(j.RunAt.UnixMicro(), j.Policy)}
-	l.ID, l.State, l.Weight = j.ID, b.startState(j), j.Weight
+	l.ID, l.State, l.Weight, l.Workflow = j.ID, b.startState(j), j.Weight, b.Workflow
 	l.Deadline = DeadlineOf(b.Tx, j.Policy)
 	l.SetRank(b.Rows[j.Queue].QueueSettings)
 	return l

@@ -16,6 +16,7 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/lifecycle"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/member"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 	"github.com/sojourn-queue/sojourn/rules"
 )
@@ -28,11 +29,12 @@ type Finisher struct {
 	op       *txn.Op[request, answer]
 	extendOp *txn.Op[[]sojourn.Lease, []driver.Extended]
 	saveOp   *txn.Op[[]driver.Saved, []driver.Extended]
+	members  *member.Counter // in transactions of the application
 }
 
 // NewFinisher makes the finisher of one store.
-func NewFinisher(c *txn.Core, g *gate.Gates, e *enqueue.Enqueuer) *Finisher {
-	s := &Finisher{core: c, gates: g, enqueuer: e}
+func NewFinisher(c *txn.Core, g *gate.Gates, e *enqueue.Enqueuer, m *member.Counter) *Finisher {
+	s := &Finisher{core: c, gates: g, enqueuer: e, members: m}
 	s.op = &txn.Op[request, answer]{Name: "finish", Class: groupcommit.Finish, Cached: true, Leases: leasesOf,
 		Begin: func(t *txn.Tx, requests []request) txn.Batch[answer] { return &batch{t, s, requests} },
 		Ends:  func(_ request, rows int) bool { return rows >= c.Cfg.Apart }} // small ones do not justify a sync of their own
@@ -138,6 +140,7 @@ func (s *Finisher) FinishTx(ctx context.Context, in any, o sojourn.Outcome) erro
 		if err := edge.FlushJoined(t); err != nil {
 			return err
 		}
+		s.members.Flush(t)
 		switch f.Status {
 		case driver.FinishApplied:
 			return nil

@@ -11,7 +11,7 @@ import (
 
 // TestLargeFinishesHaveTheirLane: a finish of few steps does not justify a sync of its own.
 func TestLargeFinishesHaveTheirLane(t *testing.T) {
-	s := NewFinisher(&txn.Core{Cfg: txn.Config{Apart: 2}}, nil, nil)
+	s := NewFinisher(&txn.Core{Cfg: txn.Config{Apart: 2}}, nil, nil, nil)
 	for rows, ends := range map[int]bool{1: false, 2: true, 3: true} {
 		if s.op.Ends(request{}, rows) != ends {
 			t.Errorf("a finish of %d steps has the wrong lane", rows)
@@ -23,7 +23,7 @@ func TestLargeFinishesHaveTheirLane(t *testing.T) {
 // their jobs.
 func TestLeasesOfRequests(t *testing.T) {
 	lease := func(id sojourn.ID) sojourn.Lease { return sojourn.Lease{ID: id, Epoch: 1, Worker: "w"} }
-	s := NewFinisher(&txn.Core{}, nil, nil)
+	s := NewFinisher(&txn.Core{}, nil, nil, nil)
 	found := map[sojourn.ID]bool{}
 	note := func(l sojourn.Lease, final bool) { found[l.ID] = final }
 	s.op.Leases(newRequest([]sojourn.Outcome{{Lease: lease(1), Type: sojourn.OutcomeCompleted}, {Lease: lease(2), Type: sojourn.OutcomeAwait},

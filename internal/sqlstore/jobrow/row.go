@@ -27,6 +27,7 @@ type Row struct {
 	Awaited          bool   // has keys of its own waits in sj_key
 	HasData          bool   // has a row in sj_data
 	Dependents       bool   // an edge names it as the parent: its end reads them
+	Workflow         int64  // number of the workflow that it is a member of; 0: none
 	PolicyJSON       string // Policy, as stored
 	R1, R2           int64  // rank in the claim index, see rules.Rank
 

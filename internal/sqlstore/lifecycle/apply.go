@@ -75,6 +75,9 @@ func end(t *txn.Tx, was, l *jobrow.Row, tr rules.Transition, c Change) error {
 	if was.Dependents || was.WaitsFor > 0 {
 		t.Events.Ended = append(t.Events.Ended, [2]*jobrow.Row{was, l})
 	}
+	if l.Workflow != 0 {
+		t.Events.Members = append(t.Events.Members, l)
+	}
 	return nil
 }
 

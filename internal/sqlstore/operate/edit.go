@@ -12,6 +12,7 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/edge"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/member"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/query"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 	"github.com/sojourn-queue/sojourn/rules"
@@ -25,10 +26,11 @@ const qKnownIDs = `select id from sj_job where id in (ints($1))`
 
 // editRequest changes the jobs that a filter matches.
 type editRequest struct {
-	filter sojourn.Filter
-	edit   sojourn.Edit
-	caller *access.Caller
-	found  map[sojourn.ID]bool // the jobs that the call edits
+	filter  sojourn.Filter
+	edit    sojourn.Edit
+	caller  *access.Caller
+	members *member.Counter     // reopens the workflows of redriven members
+	found   map[sojourn.ID]bool // the jobs that the call edits
 }
 
 // Edit changes jobs; see driver.Store.
@@ -58,7 +60,7 @@ func (s *Operator) Edit(ctx context.Context, f sojourn.Filter, e sojourn.Edit) (
 	if e.DependOn != nil {
 		rows = txn.Alone
 	}
-	return txn.Do(ctx, s.core, editOp, rows, editRequest{filter: f, edit: e, caller: access.CallerOf(ctx)})
+	return txn.Do(ctx, s.core, editOp, rows, editRequest{filter: f, edit: e, caller: access.CallerOf(ctx), members: s.members})
 }
 
 // editOp edits each job by itself: the refusal of one does not stop the others.
@@ -108,7 +110,7 @@ func editOne(t *txn.Tx, j *sojourn.Job, r *editRequest) (state sojourn.State, ch
 	case sojourn.EditFail:
 		return endByHand(t, j, r, rules.EventFail, sojourn.Failed)
 	case sojourn.EditRedrive:
-		return redrive(t, j, e)
+		return redrive(t, j, e, r.members.Reopen, waitsForNone)
 	case sojourn.EditPurge:
 		return purge(t, j, r)
 	}

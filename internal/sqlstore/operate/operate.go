@@ -7,6 +7,7 @@ package operate
 
 import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/gate"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/member"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/upkeep"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/wake"
@@ -14,13 +15,14 @@ import (
 
 // Operator makes changes on request. Safe for concurrent use.
 type Operator struct {
-	core   *txn.Core
-	gates  *gate.Gates
-	hub    *wake.Hub
-	upkeep *upkeep.Maintainer // reindexes the jobs of a queue whose settings have changed
+	core    *txn.Core
+	gates   *gate.Gates
+	hub     *wake.Hub
+	upkeep  *upkeep.Maintainer // reindexes the jobs of a queue whose settings have changed
+	members *member.Counter    // counts redriven members of workflows
 }
 
 // New makes an Operator; g and h are those of the store's claims.
-func New(c *txn.Core, g *gate.Gates, h *wake.Hub, m *upkeep.Maintainer) *Operator {
-	return &Operator{core: c, gates: g, hub: h, upkeep: m}
+func New(c *txn.Core, g *gate.Gates, h *wake.Hub, m *upkeep.Maintainer, members *member.Counter) *Operator {
+	return &Operator{core: c, gates: g, hub: h, upkeep: m, members: members}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobview"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/lifecycle"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/member"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 	"github.com/sojourn-queue/sojourn/rules"
 )
@@ -22,7 +23,11 @@ const (
 
 // redrive starts a new generation of a failed or cancelled job: its row moves back from sj_final to
 // sj_live, and the history keeps the generation that has ended.
-func redrive(t *txn.Tx, j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, error) {
+//
+// If the job is a member of a workflow, reopen takes its end back and returns the number of the
+// workflow. block returns how many dependencies it waits for.
+func redrive(t *txn.Tx, j *sojourn.Job, e *sojourn.Edit, reopen func(t *txn.Tx, id sojourn.ID, was sojourn.State) (int64, error),
+	block func(t *txn.Tx, id sojourn.ID) (int32, error)) (sojourn.State, bool, error) {
 	tr, err := rules.Decide(rules.Row{ID: j.ID, State: j.State, Weight: j.Weight, Stage: j.Stage, Policy: j.Policy}, rules.Event{Type: rules.EventRedrive, Reason: e.Reason})
 	if err != nil {
 		return j.State, false, sojourn.Conflict("job %d is %s, and only failed and cancelled jobs are redriven; %s", j.ID, j.State, toRunAgain(j))
@@ -62,6 +67,17 @@ func redrive(t *txn.Tx, j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, e
 	if l.Dependents, err = edge.Resume(t, j.ID); err != nil {
 		return j.State, false, err
 	}
+	if j.Member != "" {
+		if l.Workflow, err = reopen(t, j.ID, j.State); err != nil {
+			return j.State, false, err
+		}
+	}
+	if l.WaitsFor, err = block(t, j.ID); err != nil {
+		return j.State, false, err
+	}
+	if l.WaitsFor > 0 {
+		l.State = sojourn.Blocked
+	}
 	lifecycle.AddHistory(t, was, l, tr, lifecycle.Change{By: e.By})
 	if err := alterJob(t, j, l, *e); err != nil {
 		return j.State, false, err
@@ -74,7 +90,45 @@ func redrive(t *txn.Tx, j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, e
 	t.AssumeSettings(l.Queue, q.Layout)
 	l.SetRank(q.QueueSettings)
 	t.InsertLive([]*jobrow.Row{l})
+	if l.Workflow != 0 && e.Queue != nil {
+		t.Events.Moved = append(t.Events.Moved, l)
+	}
 	return l.State, true, t.NoteQueue(l.Queue)
+}
+
+// waitsForNone is for a job that is redriven by itself: it starts at once.
+func waitsForNone(*txn.Tx, sojourn.ID) (int32, error) { return 0, nil }
+
+// RedriveMembers redrives the failed and cancelled ones of some members of a workflow, whose row is
+// locked and which is not over. They wait again for those that they depend on. refused is why one
+// of them stays as it is, if one does.
+func RedriveMembers(t *txn.Tx, workflow int64, ids sqldb.Ints, by, reason string) (refused, err error) {
+	f := sojourn.Filter{States: []sojourn.State{sojourn.Failed, sojourn.Cancelled}, Limit: len(ids)}
+	for _, id := range ids {
+		f.IDs = append(f.IDs, sojourn.ID(id))
+	}
+	found, err := findLocked(t, f)
+	if err != nil {
+		return nil, err
+	}
+	e := sojourn.Edit{Action: sojourn.EditRedrive, By: by, Reason: reason}
+	var states []sojourn.State
+	for i := range found {
+		was := found[i].State
+		_, _, err := redrive(t, &found[i], &e,
+			func(*txn.Tx, sojourn.ID, sojourn.State) (int64, error) { return workflow, nil },
+			func(t *txn.Tx, id sojourn.ID) (int32, error) { return edge.Again(t, id, workflow) })
+		switch {
+		case err == nil:
+			states = append(states, was)
+		case sojourn.ErrorCode(err) != "":
+			refused = err
+		default:
+			return nil, err
+		}
+	}
+	member.TakeBack(t, workflow, states...)
+	return refused, nil
 }
 
 // takeKey gives a redriven job its key again, unless another job has it.

@@ -40,6 +40,8 @@ var (
 	byData     = byNumber("sj_data", "job")
 	byEdge     = byNumber("sj_edge", "child")
 	byChild    = byNumber("sj_child", "parent")
+	byWorkflow = byNumber("sj_workflow", "id")
+	byMember   = byNumber("sj_member", "job")
 	byKey      = slicing{"select kind, key from sj_key where (kind, key) > ($1, $2) order by kind, key limit $3", true}
 )
 
@@ -184,6 +186,26 @@ var checks = []check{
 		or paused = 0 and next_us > 0 and due_us = 9223372036854775807 or next_us = 0 and end_us = 0 or (paused = 1 or next_us = 0) and due_us < 9223372036854775807`},
 	{"tick-has-job", "a tick has a job", whole,
 		`select k.job, 'of the tick of schedule ' || k.schedule || ' at ' || k.tick_us || ' is not stored' from sj_tick k where not exists (select 1 from sj_job j where j.id = k.job)`},
+	{"workflow-counts", "the counts of a workflow, with the ends that are not added up yet, are those of its members", byWorkflow,
+		`select w.id, 'of workflow ' || w.name || ' does not count its members' from sj_workflow w where $1 < w.id and w.id <= $2 and w.state <> 10
+		and w.total || ' ' || (w.completed + (select coalesce(sum(e.completed), 0) from sj_workflow_end e where e.workflow = w.id))
+			|| ' ' || (w.failed + (select coalesce(sum(e.failed), 0) from sj_workflow_end e where e.workflow = w.id))
+			|| ' ' || (w.cancelled + (select coalesce(sum(e.cancelled), 0) from sj_workflow_end e where e.workflow = w.id))
+		<> (select count(*) || ' ' || coalesce(sum(case when coalesce(f.state, m.state) = 7 then 1 else 0 end), 0)
+			|| ' ' || coalesce(sum(case when coalesce(f.state, m.state) = 8 then 1 else 0 end), 0)
+			|| ' ' || coalesce(sum(case when coalesce(f.state, m.state) = 9 then 1 else 0 end), 0)
+			from sj_member m left join sj_final f on f.id = m.job where m.workflow = w.id)`},
+	{"workflow-over", "a workflow has ended if all its members have, and then its callback was enqueued, or is to be tried again", byWorkflow,
+		`select w.id, 'of workflow ' || w.name || ' in state ' || w.state || ' is over without its end or its callback' from sj_workflow w where $1 < w.id and w.id <= $2
+		and not exists (select 1 from sj_workflow_end e where e.workflow = w.id) and (w.state = 2 and w.doing = 0 and w.completed + w.failed + w.cancelled = w.total
+		or w.state between 7 and 9 and (w.completed + w.failed + w.cancelled <> w.total or w.on_end <> '' and w.end_job = 0 and w.owed in (0, 2))
+		or (w.owed > 0 or w.doing > 0) and w.due_us = 9223372036854775807)`},
+	{"member-has-workflow", "a live member of a workflow stands in its list", byLive,
+		`select l.id, 'is no member of its workflow ' || l.workflow from sj_live l where $1 < l.id and l.id <= $2 and l.workflow <> 0
+		and not exists (select 1 from sj_member m where m.job = l.id and m.workflow = l.workflow)`},
+	{"member-has-workflow", "a list of members goes with its workflow", byMember,
+		`select m.job, 'is a member of workflow ' || m.workflow || ', which is not stored' from sj_member m where $1 < m.job and m.job <= $2
+		and not exists (select 1 from sj_workflow w where w.id = m.workflow)`},
 	{"rows-have-job", "every row of history, log and data belongs to a job", byHistory,
 		`select x.job, 'has history and no job' from sj_history x where $1 < x.job and x.job <= $2 and not exists (select 1 from sj_job j where j.id = x.job)`},
 	{"rows-have-job", "every row of history, log and data belongs to a job", byLog,

@@ -101,29 +101,43 @@ func whyJob(t *txn.Tx, g *gate.Gates, w *sojourn.Why, l *jobrow.Row) (err error)
 	return err
 }
 
-// qParentsOf reads the jobs that keep a job blocked, those first that have ended.
-const qParentsOf = `select e.parent, e.on_failure, coalesce(l.state, f.state, 0) from sj_edge e left join sj_live l on l.id = e.parent
-	left join sj_final f on f.id = e.parent where e.child = $1 and e.open = 1 order by 3 desc, 1 limit 5`
+// qParentsOf reads the jobs that keep a job blocked, those first that have ended, with their names
+// in its workflow.
+const (
+	qParentsOf = `select e.parent, e.on_failure, coalesce(l.state, f.state, 0), coalesce((select m.name from sj_member m where m.job = e.parent and m.workflow = $2), '')
+		from sj_edge e left join sj_live l on l.id = e.parent left join sj_final f on f.id = e.parent where e.child = $1 and e.open = 1 order by 3 desc, 1 limit 5`
+	qWorkflowName = `select name from sj_workflow where id = $1`
+)
 
-// whyBlocked names the first jobs that a blocked job waits for.
+// whyBlocked names the first jobs that a blocked job waits for, and their workflow if they are
+// members of the same one.
 func whyBlocked(t *txn.Tx, l *jobrow.Row) (string, error) {
 	var parents []string
 	err := t.Read(qParentsOf, func(r sqldb.Row) error {
 		state := sojourn.State(r.Int(2))
-		text := fmt.Sprintf("job %d (%s)", r.Int(0), state)
+		text := state.String()
 		if state.Final() {
-			text = fmt.Sprintf("job %d (%s: redrive it, or remove the dependency)", r.Int(0), state)
+			text = fmt.Sprintf("%s: redrive it, or remove the dependency", state)
+		}
+		if name := r.Text(3); name != "" {
+			text = fmt.Sprintf("member %s (job %d, %s)", name, r.Int(0), text)
+		} else {
+			text = fmt.Sprintf("job %d (%s)", r.Int(0), text)
 		}
 		parents = append(parents, text)
 		return nil
-	}, int64(l.ID))
+	}, int64(l.ID), l.Workflow)
 	if more := int(l.WaitsFor) - len(parents); more > 0 {
 		parents = append(parents, fmt.Sprintf("and %d more", more))
 	}
-	if l.AttemptOpen {
-		return "for its children " + strings.Join(parents, ", "), err
+	of := ""
+	if err == nil && l.Workflow != 0 {
+		err = t.Read(qWorkflowName, func(r sqldb.Row) error { of = "in workflow " + r.Text(0) + " "; return nil }, l.Workflow)
 	}
-	return "for " + strings.Join(parents, ", "), err
+	if l.AttemptOpen {
+		return of + "for its children " + strings.Join(parents, ", "), err
+	}
+	return of + "for " + strings.Join(parents, ", "), err
 }
 
 // whyGates asks the gates about a job that a claim might take.

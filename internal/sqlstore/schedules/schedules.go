@@ -146,38 +146,13 @@ type stored struct {
 	End     int64            `json:"end,omitempty"`
 	CatchUp int              `json:"catch_up,omitempty"`
 	Overlap schedule.Overlap `json:"overlap,omitempty"`
-	Job     template         `json:"job"`
-}
-
-// template is the JSON of the job, as its caller gave it. nil: the queue's default applies.
-type template struct {
-	Kind        string             `json:"kind"`
-	Queue       string             `json:"queue"`
-	Key         string             `json:"key,omitempty"`
-	Group       string             `json:"group,omitempty"`
-	ContentType string             `json:"content_type"`
-	Args        []byte             `json:"args,omitempty"`
-	Priority    *int32             `json:"priority,omitempty"`
-	Weight      *int32             `json:"weight,omitempty"`
-	Tags        []string           `json:"tags,omitempty"`
-	Meta        map[string]string  `json:"meta,omitempty"`
-	Policy      sojourn.Policy     `json:"policy,omitzero"`
-	OnConflict  sojourn.OnConflict `json:"on_conflict,omitempty"`
+	Job     jobrow.Template  `json:"job"`
 }
 
 // encode is the text of the input fields. Equal definitions have equal texts.
 func encode(s *schedule.Schedule) (string, error) {
-	j := s.Job
-	d := stored{s.Cron, s.Zone, s.Every, s.Offset, s.Jitter, jobrow.Micros(s.Start), jobrow.Micros(s.End), s.CatchUp, cmp.Or(s.Overlap, schedule.OverlapAllow),
-		template{j.Kind, j.Queue, j.Key, j.Group, j.ContentType, j.Args, nil, nil, j.Tags, j.Meta, j.Policy, j.OnConflict}}
-	priority, weight := j.Given()
-	if priority {
-		d.Job.Priority = &j.Priority
-	}
-	if weight {
-		d.Job.Weight = &j.Weight
-	}
-	return jobrow.JSONText(d)
+	return jobrow.JSONText(stored{s.Cron, s.Zone, s.Every, s.Offset, s.Jitter, jobrow.Micros(s.Start), jobrow.Micros(s.End), s.CatchUp,
+		cmp.Or(s.Overlap, schedule.OverlapAllow), jobrow.TemplateOf(s.Job)})
 }
 
 // decode reads what encode has written.
@@ -186,16 +161,7 @@ func decode(name, text string) (s schedule.Schedule, err error) {
 	if err := json.Unmarshal([]byte(text), &d); err != nil {
 		return s, err
 	}
-	j := sojourn.NewJob(d.Job.Kind, d.Job.Args, sojourn.Queue(d.Job.Queue), sojourn.Key(d.Job.Key), sojourn.Group(d.Job.Group), sojourn.OnKeyConflict(d.Job.OnConflict))
-	j.ContentType, j.Tags, j.Meta, j.Policy = d.Job.ContentType, d.Job.Tags, d.Job.Meta, d.Job.Policy
-	if d.Job.Priority != nil {
-		j.Priority = *d.Job.Priority
-	}
-	if d.Job.Weight != nil {
-		j.Weight = *d.Job.Weight
-	}
-	j.Explicit(d.Job.Priority != nil, d.Job.Weight != nil)
-	s = schedule.Schedule{Name: name, Cron: d.Cron, Zone: d.Zone, Every: d.Every, Offset: d.Offset, Jitter: d.Jitter, CatchUp: d.CatchUp, Overlap: d.Overlap, Job: j}
+	s = schedule.Schedule{Name: name, Cron: d.Cron, Zone: d.Zone, Every: d.Every, Offset: d.Offset, Jitter: d.Jitter, CatchUp: d.CatchUp, Overlap: d.Overlap, Job: d.Job.Job()}
 	if d.Start != 0 {
 		s.Start = jobrow.Time(d.Start)
 	}

@@ -14,6 +14,8 @@ type Events struct {
 	Freed   map[string]int    // weight that was returned, by queue
 	Final   []sojourn.ID      // jobs that became final
 	Ended   [][2]*jobrow.Row  // those of them with edges: their rows before and after; see package edge
+	Members []*jobrow.Row     // members of workflows that have ended; see package member
+	Moved   []*jobrow.Row     // members of workflows that are in other queues now
 	Polls   []Poll            // poll steps that were planned
 	Due     int64             // the earliest wake_at that was written, microseconds; 0 = none
 	Recheck []KindKey         // see NoteRecheck

@@ -44,7 +44,9 @@ func (t *Tx) CanHoldInserts() bool {
 	if t.Core.Cfg.Without.ClaimInEnqueue && len(t.Writes.Inserts) > 0 {
 		return false
 	}
-	return !slices.ContainsFunc(t.Writes.Inserts, func(f PendingInsert) bool { return len(f.Now.Policy.Windows) > 0 || f.Now.Dependents })
+	return !slices.ContainsFunc(t.Writes.Inserts, func(f PendingInsert) bool {
+		return len(f.Now.Policy.Windows) > 0 || f.Now.Dependents || f.Now.Workflow != 0
+	})
 }
 
 // ReleaseInserts lets the next flush send all pending inserts.
@@ -110,7 +112,7 @@ func (t *Tx) flushInserts(rows []PendingInsert) {
 		if f.started {
 			t.Cache.Changed = append(t.Cache.Changed, f.Now)
 			started = append(started, f.Now)
-		} else if f.Now.WaitsFor > 0 || f.Now.Dependents {
+		} else if f.Now.WaitsFor > 0 || f.Now.Dependents || f.Now.Workflow != 0 {
 			linked = append(linked, f.Now)
 		} else {
 			waiting = append(waiting, f.Now)

@@ -29,6 +29,9 @@ func (t *Tx) Save(was, l *jobrow.Row) error {
 	p.SaveOf[l.ID] = len(p.Saves)
 	p.Saves = append(p.Saves, savedRow{state: state, epoch: epoch, now: l})
 	t.NoteChange(l)
+	if l.Workflow != 0 && l.Queue != was.Queue {
+		t.Events.Moved = append(t.Events.Moved, l)
+	}
 	return nil
 }
 

@@ -20,6 +20,7 @@ import (
 type Final struct {
 	ID, FinishedAt int64 // microseconds
 	Kind, Key      string
+	Member         bool // of a workflow
 }
 
 // qExpiredJobs finds final jobs of one queue and state that ended before a time. It spares jobs
@@ -28,7 +29,7 @@ type Final struct {
 // because it is indexed: else each sweep would read all of a queue that finishes more jobs within
 // IDLife than its count.
 const (
-	qExpiredJobs = `select f.id, f.finished_us, f.kind, f.key from sj_final f
+	qExpiredJobs = `select f.id, f.finished_us, f.kind, f.key, (select count(*) from sj_member m where m.job = f.id) from sj_final f
 		where f.queue = $1 and f.state = $2 and f.finished_us <= $3 and (f.finished_us <= $4 or f.finished_us < $5 or f.finished_us = $5 and f.id <= $6)
 		and not exists (select 1 from sj_edge e where e.parent = f.id and e.open = 1)
 		and not exists (select 1 from sj_child c join sj_live p on p.id = c.parent where c.child = f.id) and not exists
@@ -62,7 +63,7 @@ func expiredJobs(t *txn.Tx, limit int) ([]Final, error) {
 			}
 			latest := min(max(before, nth.FinishedAt), t.Now-sojourn.IDLife.Microseconds())
 			if err := t.Read(qExpiredJobs, func(r sqldb.Row) error {
-				out = append(out, Final{r.Int(0), r.Int(1), r.Text(2), r.Text(3)})
+				out = append(out, Final{r.Int(0), r.Int(1), r.Text(2), r.Text(3), r.Int(4) > 0})
 				return nil
 			}, q.Name, int64(state), latest, before, nth.FinishedAt, nth.ID, t.Now, limit-len(out)); err != nil {
 				return nil, err
@@ -139,6 +140,9 @@ var pruneOp = txn.EachOp("prune", groupcommit.Enqueue, func(t *txn.Tx, expired [
 // are deleted.
 const qRemove = `delete from sj_final where id = $1 and finished_us = $2 and state in (7, 8, 9)`
 
+// qKeepState notes the state in which a member of a workflow ended, before its job is deleted.
+const qKeepState = `update sj_member set state = coalesce((select state from sj_final where id = $1 and finished_us = $2 and state in (7, 8, 9)), state) where job = $1`
+
 var qRemoveRest = []string{
 	lifecycle.QForgetJob,
 	`delete from sj_job where id = $1`,
@@ -152,6 +156,11 @@ var qRemoveRest = []string{
 // Remove deletes a final job with all its rows, and frees its keys. It returns 1, or 0 if the job
 // has been redriven or removed since it was read.
 func Remove(t *txn.Tx, f Final) (int64, error) {
+	if f.Member {
+		if _, err := t.Write(qKeepState, f.ID, f.FinishedAt); err != nil {
+			return 0, err
+		}
+	}
 	n, err := t.Write(qRemove, f.ID, f.FinishedAt)
 	if err != nil || n == 0 {
 		return 0, err

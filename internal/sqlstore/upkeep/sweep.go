@@ -11,6 +11,7 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/edge"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/lifecycle"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/member"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 	"github.com/sojourn-queue/sojourn/rules"
 )
@@ -18,7 +19,8 @@ import (
 const (
 	qAnyOverdue = `select (` + edge.AnyPosted + `), (select count(*) from (select 1 from sj_live where wake_at_us <= $1 and wake_at_us < 9223372036854775807 limit 1) a)
 		+ (select count(*) from (select 1 from sj_response where expires_us > 0 and expires_us <= $1 limit 1) b),
-		(select coalesce(min(due_us), 0) from sj_schedule where due_us < 9223372036854775807)`
+		(select coalesce(min(due_us), 0) from sj_schedule where due_us < 9223372036854775807),
+		` + member.AnyDue
 	qNextTick  = `select coalesce(min(due_us), 0) from sj_schedule where due_us < 9223372036854775807`
 	qReindexes = `select name from sj_queue where reshape >= 0`
 	qRunningOf = `select id from sj_live where wake_at_us < 9223372036854775807 and state = 4 and worker >= $1 and worker < $2 limit $3 /*lock*/`
@@ -27,6 +29,7 @@ const (
 // backlog is what a sweep finds to do.
 type backlog struct {
 	overdue   bool
+	workflows bool          // ends of members, or workflows that are due
 	endings   bool          // ended jobs whose dependents are not all decided
 	expired   []Final       // by retention
 	unmatched []txn.KindKey // keys that were not rechecked, because a process died
@@ -64,6 +67,11 @@ func (s *Maintainer) Sweep(ctx context.Context, limit int) (driver.Swept, error)
 	}
 	if found.endings {
 		if err := edge.Drain(ctx, s.core); err != nil {
+			return swept, err
+		}
+	}
+	if found.workflows {
+		if err := s.Continue(ctx); err != nil {
 			return swept, err
 		}
 	}
@@ -108,7 +116,7 @@ func (s *Maintainer) backlog(ctx context.Context, limit int) (out backlog, err e
 	err = s.core.View(ctx, func(t *txn.Tx) error {
 		out = backlog{now: t.Now}
 		if err := t.Read(qAnyOverdue, func(r sqldb.Row) error {
-			out.endings, out.overdue, out.tick = r.Int(0) > 0, r.Int(1) > 0, r.Int(2)
+			out.endings, out.overdue, out.tick, out.workflows = r.Int(0) > 0, r.Int(1) > 0, r.Int(2), r.Int(3) > 0
 			return nil
 		}, t.Now); err != nil {
 			return err

@@ -5,6 +5,7 @@
 package upkeep
 
 import (
+	"context"
 	"sync"
 
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/query"
@@ -19,7 +20,10 @@ type Maintainer struct {
 	hub       *wake.Hub
 	reader    *query.Reader // checks a restored copy
 	schedules *schedules.Scheduler
-	rebasing  sync.Mutex // held while leases are shifted after a step of the clock
+	// Continue goes on with what other processes have left of workflows. It is set before the first
+	// sweep.
+	Continue func(context.Context) error
+	rebasing sync.Mutex // held while leases are shifted after a step of the clock
 }
 
 // New makes a Maintainer. It wakes the claims that wait in h for what it has changed.

@@ -1,6 +1,10 @@
 -- Takes everything away, with all jobs.
 drop table sj_audit;
 drop table sj_access;
+drop table sj_workflow_end;
+drop table sj_workflow_scope;
+drop table sj_member;
+drop table sj_workflow;
 drop table sj_tick;
 drop table sj_schedule;
 drop table sj_worker;

@@ -99,6 +99,7 @@ create table sj_live (
 	timeout_at_us bigint not null default 0,
 	rested_us bigint not null default 0,
 	decide_by_us bigint not null default 0,
+	workflow bigint not null default 0,
 	deadline_us bigint not null,
 	updated_us bigint not null,
 	priority int not null,
@@ -414,6 +415,56 @@ create table sj_tick (
 	constraint tick_job check (job > 0)
 );
 create index ix_tick_job on sj_tick (job);
+
+-- Named groups of jobs. state: 1 open, 2 running, 7 completed, 8 failed, 9 cancelled, 10 being removed. completed, failed and cancelled count members, without
+-- the rows of sj_workflow_end. digest is that of the call that has started it; on_end and on_failure are templates of jobs (JSON), and owner is the access token
+-- with whose grants they are enqueued. owed: callbacks that are due, 1 on_end + 2 on_failure. fired is the generation of the last first failure. doing: 1 and 2
+-- cancel, 3 redrive, up to the member done. due_us is when the sweep looks at it: for what it does, for a callback, or to remove it.
+create table sj_workflow (
+	id bigint not null, name text collate "C" not null primary key, owner text collate "C" not null, digest bytea not null,
+	state int not null, generation int not null,
+	total bigint not null, completed bigint not null, failed bigint not null, cancelled bigint not null,
+	on_end text not null, on_failure text not null, end_job bigint not null, failure_job bigint not null,
+	owed int not null, fired int not null,
+	doing int not null, done text collate "C" not null, by_whom text not null, reason text not null, problem text not null,
+	due_us bigint not null, keep_us bigint not null, created_us bigint not null, updated_us bigint not null, ended_us bigint not null,
+	constraint workflow_name check (name <> ''),
+	constraint workflow_state check (state in (1, 2, 7, 8, 9, 10)),
+	constraint workflow_owed check (owed between 0 and 3),
+	constraint workflow_doing check (doing between 0 and 3),
+	constraint workflow_counters check ((total | completed | failed | cancelled | end_job | failure_job | fired) >= 0)
+);
+create index ix_workflow_id on sj_workflow (id);
+create index ix_workflow_due on sj_workflow (due_us, id) where due_us < 9223372036854775807;
+create index ix_workflow_open on sj_workflow (owner) where state = 1;
+
+-- The members. state is 0 while the job is stored; afterwards it is the state in which the job ended. digest identifies the content.
+create table sj_member (
+	workflow bigint not null,
+	name text collate "C" not null,
+	job bigint not null,
+	state int not null,
+	digest bigint not null,
+	primary key (workflow, name),
+	constraint member_state check (state = 0 or state between 7 and 9)
+);
+create index ix_member_job on sj_member (job);
+
+-- The queues and kinds of the members: what a token must have grants for.
+create table sj_workflow_scope (
+	workflow bigint not null,
+	queue text collate "C" not null,
+	kind text collate "C" not null,
+	primary key (workflow, queue, kind)
+);
+
+-- Ends of members that are not in the counts yet: one row for each transaction that has ended members. Redrives count backwards. failures counts only ends
+-- that are no completions. Nobody waits for anybody: whoever has the lock of the workflow's row adds these up.
+create table sj_workflow_end (
+	workflow bigint not null, completed bigint not null, failed bigint not null, cancelled bigint not null, failures bigint not null,
+	constraint workflow_end_failures check (failures >= 0)
+);
+create index ix_workflow_end on sj_workflow_end (workflow);
 
 -- Tokens that open the door of a server. grants is JSON; the secret itself is nowhere.
 create table sj_access (

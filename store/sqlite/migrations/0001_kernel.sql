@@ -111,6 +111,7 @@ create table sj_live (
 	waits_for integer not null default 0,
 	dependents integer not null default 0,
 	children_done integer not null default 0,
+	workflow integer not null default 0,
 	claimed integer not null default 0,
 	retry_handler integer not null default 0,
 	held integer not null default 0,
@@ -411,6 +412,56 @@ create table sj_tick (
 	constraint tick_job check (job > 0)
 ) strict, without rowid;
 create index ix_tick_job on sj_tick (job);
+
+-- Named groups of jobs. state: 1 open, 2 running, 7 completed, 8 failed, 9 cancelled, 10 being removed. completed, failed and cancelled count members, without
+-- the rows of sj_workflow_end. digest is that of the call that has started it; on_end and on_failure are templates of jobs (JSON), and owner is the access token
+-- with whose grants they are enqueued. owed: callbacks that are due, 1 on_end + 2 on_failure. fired is the generation of the last first failure. doing: 1 and 2
+-- cancel, 3 redrive, up to the member done. due_us is when the sweep looks at it: for what it does, for a callback, or to remove it.
+create table sj_workflow (
+	id integer not null, name text not null primary key, owner text not null, digest blob not null,
+	state integer not null, generation integer not null,
+	total integer not null, completed integer not null, failed integer not null, cancelled integer not null,
+	on_end text not null, on_failure text not null, end_job integer not null, failure_job integer not null,
+	owed integer not null, fired integer not null,
+	doing integer not null, done text not null, by_whom text not null, reason text not null, problem text not null,
+	due_us integer not null, keep_us integer not null, created_us integer not null, updated_us integer not null, ended_us integer not null,
+	constraint workflow_name check (name <> ''),
+	constraint workflow_state check (state in (1, 2, 7, 8, 9, 10)),
+	constraint workflow_owed check (owed between 0 and 3),
+	constraint workflow_doing check (doing between 0 and 3),
+	constraint workflow_counters check ((total | completed | failed | cancelled | end_job | failure_job | fired) >= 0)
+) strict;
+create index ix_workflow_id on sj_workflow (id);
+create index ix_workflow_due on sj_workflow (due_us, id) where due_us < 9223372036854775807;
+create index ix_workflow_open on sj_workflow (owner) where state = 1;
+
+-- The members. state is 0 while the job is stored; afterwards it is the state in which the job ended. digest identifies the content.
+create table sj_member (
+	workflow integer not null,
+	name text not null,
+	job integer not null,
+	state integer not null,
+	digest integer not null,
+	primary key (workflow, name),
+	constraint member_state check (state = 0 or state between 7 and 9)
+) strict, without rowid;
+create index ix_member_job on sj_member (job);
+
+-- The queues and kinds of the members: what a token must have grants for.
+create table sj_workflow_scope (
+	workflow integer not null,
+	queue text not null,
+	kind text not null,
+	primary key (workflow, queue, kind)
+) strict, without rowid;
+
+-- Ends of members that are not in the counts yet: one row for each transaction that has ended members. Redrives count backwards. failures counts only ends
+-- that are no completions. Nobody waits for anybody: whoever has the lock of the workflow's row adds these up.
+create table sj_workflow_end (
+	workflow integer not null, completed integer not null, failed integer not null, cancelled integer not null, failures integer not null,
+	constraint workflow_end_failures check (failures >= 0)
+) strict;
+create index ix_workflow_end on sj_workflow_end (workflow);
 
 -- Tokens that open the door of a server. grants is JSON; the secret itself is nowhere.
 create table sj_access (

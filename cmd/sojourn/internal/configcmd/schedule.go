@@ -53,8 +53,9 @@ func schedulesOf(tables any, places []string) (out []schedule.Schedule, err erro
 		if err := jsonform.ReadStrict(b, &f); err != nil {
 			return nil, wrong(err)
 		}
+		job := f.Job.Job()
 		d := schedule.Schedule{Name: f.Name, Cron: f.Cron, Zone: f.Zone, Every: f.Every, Offset: f.Offset, Jitter: f.Jitter, Start: f.Start, End: f.End,
-			CatchUp: f.CatchUp, Overlap: f.Overlap, Job: f.Job.Job()}
+			CatchUp: f.CatchUp, Overlap: f.Overlap, Job: &job}
 		if err := d.Validate(sojourn.MaxMaxBytes); err != nil {
 			return nil, wrong(err)
 		}

@@ -80,6 +80,9 @@ func headLines(j *sojourn.Job, now time.Time) [][2]string {
 	for _, k := range slices.Sorted(maps.Keys(j.Meta)) {
 		lines = append(lines, [2]string{"meta " + k, j.Meta[k]})
 	}
+	if j.Workflow != "" {
+		lines = append(lines, [2]string{"workflow", strings.TrimSpace(j.Workflow + " " + j.Member)})
+	}
 	worker := ""
 	if j.State == sojourn.Running {
 		worker = fmt.Sprintf("%s (%s)", j.Worker, j.Purpose)
