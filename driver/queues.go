@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -16,20 +17,33 @@ const MaxClaimQueues = 256
 // text, or an exclusion, which begins with "!". Names have neither character.
 func IsPattern(entry string) bool { return strings.ContainsAny(entry, "!*") }
 
-// SelectsQueue returns the index of the first entry that selects a queue. It is -1 if there is
-// none, or an exclusion matches the queue, wherever it stands.
+// SelectsQueue returns the index of the entry that selects a queue: its name, else the matching
+// pattern with the most bytes besides *, whatever the order of the entries. It is -1 if there is
+// none, or an exclusion matches the queue.
 func SelectsQueue(entries []string, queue string) int {
 	at := -1
 	for i, e := range entries {
 		pattern, excludes := strings.CutPrefix(e, "!")
 		switch {
-		case excludes && glob.Match(pattern, queue):
+		case !glob.Match(pattern, queue):
+		case excludes:
 			return -1
-		case !excludes && at < 0 && glob.Match(pattern, queue):
+		case at < 0 || closer(e, entries[at]) < 0:
 			at = i
 		}
 	}
 	return at
+}
+
+// closer orders entries that match the same queue by how closely they describe it.
+func closer(a, b string) int {
+	literal := func(e string) int {
+		if !IsPattern(e) {
+			return sojourn.MaxName + 1 // a name is closer than every pattern
+		}
+		return len(e) - strings.Count(e, "*")
+	}
+	return cmp.Or(literal(b)-literal(a), strings.Compare(a, b))
 }
 
 // ValidQueues checks names, patterns and exclusions of queues, as in ClaimRequest.Queues: each is

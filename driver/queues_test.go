@@ -13,7 +13,8 @@ func TestSelectsQueue(t *testing.T) {
 		entries, queue string
 		want           int
 	}{
-		{"a b", "b", 1}, {"a b", "c", -1}, {"payments-*", "payments-eu", 0}, {"payments-*", "payments", -1}, {"x payments-* *", "payments-eu", 1},
+		{"a b", "b", 1}, {"a b", "c", -1}, {"payments-*", "payments-eu", 0}, {"payments-*", "payments", -1}, {"x payments-* *", "payments-eu", 1}, {"* x payments-*", "payments-eu", 2},
+		{"payments-e* payments-eu", "payments-eu", 1}, {"*b a*", "ab", 0}, {"a* *b", "ab", 1},
 		{"payments-* !payments-test", "payments-test", -1}, {"!payments-test payments-*", "payments-test", -1}, {"* !*-test", "payments-test", -1},
 		{"* !*-test", "payments-eu", 0}, {"a !a", "a", -1}, {"*a*", "bab", 0},
 	} {
