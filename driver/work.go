@@ -13,11 +13,13 @@ import (
 // the refusal of this item, ErrLeaseLost if its lease is lost.
 type Claimer interface {
 	// Claim takes ready jobs under leases. It returns at once if there are any; otherwise it waits
-	// up to r.Wait, which covers in-process wake-ups, notifications and long polls. A pattern in
-	// r.Queues stands for the queues that exist at that time, also for those made during the wait.
-	// They take turns, in a random order. On behalf of an access token it stands only for queues in
-	// which the token may work on all of r.Kinds; names are not checked. A repeated claim (same worker, same number) returns the same jobs whose leases are still valid, so a
+	// up to r.Wait, which covers in-process wake-ups, notifications and long polls. A repeated
+	// claim (same worker, same number) returns the same jobs whose leases are still valid, so a
 	// lost answer loses no job. CodeDrained: see sojourn.Store.DrainWorker.
+	//
+	// A pattern in r.Queues stands for the queues that exist at that time, also for those made
+	// during the wait; they have a random order. On behalf of an access token it stands only for
+	// queues in which the token may work on all of r.Kinds. Names are not checked.
 	Claim(ctx context.Context, r ClaimRequest) ([]Claimed, error)
 	// Extend prolongs leases to at least now + lease.
 	Extend(ctx context.Context, leases []sojourn.Lease) ([]Extended, error)

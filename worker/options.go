@@ -39,10 +39,10 @@ type Options struct {
 	// Queues are the queues to take jobs from, each once: names, patterns in which * stands for any
 	// text ("payments-*"), and exclusions ("!payments-test"), which win. The queues of a pattern
 	// take turns, in a random order; one that is made later is taken up within a second. A queue
-	// that several entries select counts for its name, else for the longest pattern. Up to 256 entries. If more than 256
-	// queues match, a claim looks into those with ready jobs first. Default: those of Shares, else
-	// those of the kinds that it handles (Kind.Queue), which then take turns as with RoundRobin.
-	// [Worker.SetQueues] changes them.
+	// that several entries select counts for its name, else for the longest pattern. Up to 256
+	// entries. If more than 256 queues match, a claim looks into those with ready jobs first.
+	// Default: those of Shares, else those of the kinds that it handles (Kind.Queue), which then
+	// take turns as with RoundRobin. [Worker.SetQueues] changes them.
 	Queues []string
 	// Order says which of Queues comes first. Default: InOrder.
 	Order Order

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
@@ -28,11 +27,11 @@ func claim(c *call, in *claimIn) (wire.ClaimAnswer, error) {
 	}
 	needs := func(h *holder) error {
 		for _, queue := range b.Queues {
-			if driver.IsPattern(queue) {
-				if err := h.sameGrants(c.who); err != nil {
-					return err
+			if driver.IsPattern(queue) { // the store resolves it with the grants of the token
+				if !h.caller.SameGrants(c.who.caller) {
+					return wire.Refusal(wire.CodeForbidden, "the grants of the token have changed during the wait; claim again")
 				}
-				continue // the store resolves it with the grants of the token
+				continue
 			}
 			for _, kind := range b.Kinds {
 				if err := h.may(access.VerbWork, queue, kind); err != nil {
@@ -94,16 +93,6 @@ func (c *call) giveBack() {
 		c.log.Warn("claimed jobs could not be given back", "jobs", len(released), "error", err)
 	}
 	c.claimed = nil
-}
-
-// sameGrants refuses to go on with a wait that has begun with other grants.
-func (h *holder) sameGrants(before *holder) error {
-	if h.anyone || slices.EqualFunc(h.caller.Grants, before.caller.Grants, func(a, b access.Grant) bool {
-		return a.Queue == b.Queue && a.Kind == b.Kind && slices.Equal(a.Verbs, b.Verbs)
-	}) {
-		return nil
-	}
-	return wire.Refusal(wire.CodeForbidden, "the grants of the token have changed during the wait; claim again")
 }
 
 type extendIn struct{ Body wire.ExtendRequest }

@@ -19,7 +19,7 @@ import (
 
 const (
 	qQueueNames = `select name from sj_queue where name <> '*' order by seq, name`
-	// qReadyQueues lists the queues with ready jobs: it jumps from one to the next in ix_live_ready.
+	// qReadyQueues lists the queues with ready jobs: it jumps from one to the next by an index.
 	qReadyQueues = `with recursive q (queue) as (select min(queue) from sj_live where state = 3
 		union all select (select min(l.queue) from sj_live l where l.state = 3 and l.queue > q.queue) from q where q.queue is not null)
 		select queue from q where queue is not null`

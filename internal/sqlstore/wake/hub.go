@@ -144,7 +144,7 @@ func (h *Hub) Publish(t *txn.Tx) {
 	h.dueBy(t.Events.Due)
 }
 
-// Aim replaces the queues of a claim. Its caller is awake, so no other transaction runs its request.
+// Aim replaces the queues of a claim, which is awake: no other transaction runs its request.
 func (h *Hub) Aim(w *Waiter, queues []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -84,7 +84,10 @@ func patternBlocked(s *kit.Scene) {
 	s.Finish(kit.Completed(s.Claim(kit.From("payments-*"))), sojourn.Completed)
 	for i, do := range []func(queue string){
 		func(queue string) { into(s, queue) },
-		func(queue string) { s.Enqueue(sojourn.Queue(queue), sojourn.Delay(time.Minute)); s.Advance(time.Minute) },
+		func(queue string) {
+			s.Enqueue(sojourn.Queue(queue), sojourn.Delay(time.Minute))
+			s.Advance(time.Minute)
+		},
 	} {
 		queue := fmt.Sprintf("payments-new%d", i)
 		done := s.Block(s.Ctx, kit.By("w2"), kit.From("payments-*", "!*-test"))
