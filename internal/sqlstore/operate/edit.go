@@ -29,6 +29,7 @@ type editRequest struct {
 	edit   sojourn.Edit
 	caller *access.Caller
 	found  map[sojourn.ID]bool // the jobs that the call edits
+	queue  string              // all of its jobs end; "" for edits
 }
 
 // Edit changes jobs; see driver.Store.

@@ -64,7 +64,7 @@ var mutants = []mutant{
 	{"the key stays taken", "internal/sqlstore/txn/writeset.go", "update sj_key set live = 0, held_until_us", "update sj_key set live = 1, held_until_us", store},
 	{"the key is not kept", "internal/sqlstore/lifecycle/apply.go", "r.Held = t.Now + keep.Microseconds()", "r.Held = keep.Microseconds() - keep.Microseconds()", store},
 	{"an id is good for ever", "internal/sqlstore/enqueue/checkid.go", "&& b.Now-last.Leased > sojourn.IDLife.Microseconds():", "&& false:", store},
-	{"retention of young jobs", "internal/sqlstore/upkeep/retention.go", "t.Now-sojourn.IDLife.Microseconds())", "t.Now)", store},
+	{"retention of young jobs", "internal/sqlstore/upkeep/retention.go", "t.Now-sojourn.IDLife.Microseconds()-1)", "t.Now)", store},
 	{"retention takes failed jobs", "rules/rank.go", "if s == sojourn.Failed {", "if s == sojourn.Failed && false {", "./rules " + store},
 	{"an early response expires beside a live job", "internal/sqlstore/upkeep/sweepinbox.go", "if live > 0 {", "if live < 0 {", store},
 	{"claims ignore a pause", "internal/sqlstore/claim/pick.go", "case has.Paused:", "case has.Paused && has.Gated:", store},

@@ -324,7 +324,7 @@ func revoked(s *kit.Scene) {
 func notForgotten(s *kit.Scene) {
 	s.SetQueue(kit.Queue, sojourn.QueueSettings{})
 	set(s, nightly("@daily"))
-	s.Is(s.Store.ForgetQueue(s.Ctx, kit.Queue), sojourn.ErrConflict, "ForgetQueue of a queue with a schedule")
+	s.Is(s.Forget(kit.Queue), sojourn.ErrConflict, "ForgetQueue of a queue with a schedule")
 	s.Must(calls(s).Delete(s.Ctx, "nightly"), "Delete")
-	s.Must(s.Store.ForgetQueue(s.Ctx, kit.Queue), "ForgetQueue")
+	s.Must(s.Forget(kit.Queue), "ForgetQueue")
 }
