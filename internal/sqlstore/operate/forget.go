@@ -27,6 +27,7 @@ const (
 	// qYoung counts jobs that were enqueued after a time, and so have ended after it too.
 	qYoung = `select count(*), max(j.created_us) from sj_final f join sj_job j on j.id = f.id
 		where f.queue = $1 and f.finished_us >= $2 and j.created_us >= $2`
+	qYoungLive       = `select count(*), max(j.created_us) from sj_live l join sj_job j on j.id = l.id where l.queue = $1 and j.created_us >= $2`
 	qForgetSchedules = `delete from sj_schedule where name in (select name from sj_schedule where queue = $1 order by name limit $2)`
 	qOldFinals       = `select f.id from sj_final f join sj_job j on j.id = f.id where f.queue = $1 and j.created_us < $2 limit $3`
 )
@@ -114,16 +115,20 @@ func (s *Operator) countForgotten(ctx context.Context, r forgetRequest) (out soj
 		}, r.queue); err != nil {
 			return err
 		}
-		return young(t, r.queue, &out)
+		return cmp.Or(young(t, qYoung, r.queue, &out), young(t, qYoungLive, r.queue, &out))
 	})
 	return out, err
 }
 
-// young counts the jobs that may not be deleted yet.
-func young(t *txn.Tx, queue string, out *sojourn.Forgotten) error {
-	return t.Read(qYoung, func(r sqldb.Row) error {
-		if out.Young = r.Int(0); out.Young > 0 {
-			out.YoungUntil = jobrow.Time(r.Int(1) + sojourn.IDLife.Microseconds() + 1)
+// young adds the jobs that may not be deleted yet, by qYoung or qYoungLive.
+func young(t *txn.Tx, q, queue string, out *sojourn.Forgotten) error {
+	return t.Read(q, func(r sqldb.Row) error {
+		if r.Int(0) == 0 {
+			return nil
+		}
+		out.Young += r.Int(0)
+		if until := jobrow.Time(r.Int(1) + sojourn.IDLife.Microseconds() + 1); until.After(out.YoungUntil) {
+			out.YoungUntil = until
 		}
 		return nil
 	}, queue, t.Now-sojourn.IDLife.Microseconds())
@@ -149,7 +154,7 @@ var forgetQueueOp = txn.EachOp("forget queue", groupcommit.Finish, func(t *txn.T
 			a.More = true
 			return refusal(a, err)
 		}
-		if err = young(t, r.queue, &a.Forgotten); a.Young > 0 || err != nil {
+		if err = young(t, qYoung, r.queue, &a.Forgotten); a.Young > 0 || err != nil {
 			return a, err
 		}
 	}

@@ -55,7 +55,8 @@ func forgetForced(s *kit.Scene) {
 		}
 	}
 	dry := forget(s, sojourn.ForgetOptions{Force: true, DryRun: true})
-	kit.Same(s, "counted", dry, sojourn.Forgotten{Cancelled: 4, Purged: 5, Schedules: schedules})
+	dry.YoungUntil = time.Time{}
+	kit.Same(s, "counted", dry, sojourn.Forgotten{Cancelled: 4, Purged: 5, Schedules: schedules, Young: 4})
 	s.State(running.Job.ID, sojourn.Running)
 
 	f := forget(s, sojourn.ForgetOptions{Force: true, By: "ann", Reason: "moved"})
