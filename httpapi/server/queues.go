@@ -59,22 +59,11 @@ type queueIn struct {
 	Queue string `path:"queue"`
 }
 
-type forgetQueueIn struct {
-	queueIn
-	Force      bool   `query:"force" doc:"cancel and purge its jobs and delete its schedules, one slice a call: repeat it while the answer says more"`
-	DryRun     bool   `query:"dry_run" doc:"with force: only count"`
-	Dependents string `query:"dependents" doc:"what becomes of blocked jobs of other queues that would wait for ever: cancel or release; default: refuse"`
-	By         string `query:"by" doc:"who, for the history"`
-	Reason     string `query:"reason" doc:"why, for the history"`
-}
-
-func forgetQueue(c *call, in *forgetQueueIn) (sojourn.Forgotten, error) {
-	if err := c.who.may(access.VerbAdmin, in.Queue, ""); err != nil {
-		return sojourn.Forgotten{}, err
+func forgetQueue(c *call, in *wire.ForgetQuery) (f sojourn.Forgotten, err error) {
+	if err = c.who.may(access.VerbAdmin, in.Queue, ""); err == nil {
+		f, err = c.store.ForgetQueue(c.ctx, in.Queue, in.Options(c.who.by(in.By)))
+		c.detail = f
 	}
-	o := sojourn.ForgetOptions{Force: in.Force, DryRun: in.DryRun, Dependents: in.Dependents, By: c.who.by(in.By), Reason: in.Reason}
-	f, err := c.store.ForgetQueue(c.ctx, in.Queue, o)
-	c.detail = f
 	return f, err
 }
 

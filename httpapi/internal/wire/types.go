@@ -424,3 +424,18 @@ func ExtendAnswerOf(leases []sojourn.Lease, answers []driver.Extended) ExtendAns
 func SaveAnswerOf(answers []driver.Extended) SaveAnswer {
 	return SaveAnswer{each(answers, ExtendedOf), each(answers, func(e driver.Extended) *Problem { return problemOf(e.Err) })}
 }
+
+// ForgetQuery is sojourn.ForgetOptions in a path and a query.
+type ForgetQuery struct {
+	Queue      string `path:"queue"`
+	Force      bool   `query:"force" doc:"cancel and purge its jobs and delete its schedules, one slice a call: repeat it while the answer says more"`
+	DryRun     bool   `query:"dry_run" doc:"with force: only count"`
+	Dependents string `query:"dependents" doc:"what becomes of blocked jobs of other queues that would wait for ever: cancel or release; default: refuse"`
+	By         string `query:"by" doc:"who, for the history"`
+	Reason     string `query:"reason" doc:"why, for the history"`
+}
+
+// Options are those of a call by a caller.
+func (q ForgetQuery) Options(by string) sojourn.ForgetOptions {
+	return sojourn.ForgetOptions{Force: q.Force, DryRun: q.DryRun, Dependents: q.Dependents, By: by, Reason: q.Reason}
+}

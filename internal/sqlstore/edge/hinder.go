@@ -15,7 +15,7 @@ const (
 	qHinder = `select e.child, e.on_failure, l.queue, l.kind from sj_edge e join sj_live l on l.id = e.child
 		where e.parent = $1 and e.open = 1 order by e.child`
 	qSetAction = `update sj_edge set on_failure = each($2 bigint) /*from each*/ where child = each($1 bigint) and parent = each($3 bigint) and open = 1`
-	// qHinderQueue finds edges from the jobs of a queue to blocked jobs of others that wait for them.
+	// qHinderQueue finds edges from the jobs of a queue to jobs of others that would wait.
 	qHinderQueue = `select l.id, l.queue, l.kind, e.parent from sj_live l join sj_edge e on e.child = l.id and e.open = 1 and e.on_failure = $2
 		where l.state = 1 and l.queue <> $1 and (exists (select 1 from sj_live p where p.id = e.parent and p.queue = $1)
 		or exists (select 1 from sj_final f where f.id = e.parent and f.queue = $1)) order by l.id, e.parent limit $3`

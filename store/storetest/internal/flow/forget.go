@@ -30,6 +30,15 @@ func forget(s *kit.Scene, o sojourn.ForgetOptions) sojourn.Forgotten {
 	return f
 }
 
+// swept wants a state once the ends of the job's parents were worked on.
+func swept(s *kit.Scene, id sojourn.ID, want sojourn.State) {
+	s.Helper()
+	for i := 0; i < 100 && s.Get(id).State != want; i++ {
+		s.Sweep()
+	}
+	s.State(id, want)
+}
+
 func forgetForced(s *kit.Scene) {
 	in := sojourn.Queue(doomed)
 	old := s.Enqueue(in, sojourn.Key("old"))
@@ -150,10 +159,7 @@ func forgetDependents(s *kit.Scene) {
 		}
 		kit.Same(s, "cancelled", forget(s, sojourn.ForgetOptions{Force: true, Dependents: c.dependents}).Cancelled, 2)
 		for id, want := range children {
-			for end := time.Now().Add(kit.Patience); s.Get(id).State != want && time.Now().Before(end); {
-				s.Sweep()
-			}
-			s.State(id, want)
+			swept(s, id, want)
 		}
 	}
 	failed := s.Final(sojourn.Failed, in).Job.ID // a failed parent goes too
@@ -162,10 +168,7 @@ func forgetDependents(s *kit.Scene) {
 	_, err := sojourn.NewClient(s.Store).Queues().Forget(s.Ctx, doomed, sojourn.ForgetOptions{Force: true})
 	s.Is(err, sojourn.ErrConflict, "Forget while a job waits for a failed one")
 	kit.Same(s, "gone", forget(s, sojourn.ForgetOptions{Force: true, Dependents: sojourn.DependentsRelease}).Gone, true)
-	for end := time.Now().Add(kit.Patience); s.Get(waits).State != sojourn.Ready && time.Now().Before(end); {
-		s.Sweep()
-	}
-	s.State(waits, sojourn.Ready)
+	swept(s, waits, sojourn.Ready)
 }
 
 func forgetForeign(s *kit.Scene) {
@@ -177,8 +180,5 @@ func forgetForeign(s *kit.Scene) {
 	s.State(waits, sojourn.Blocked) // its owner may redrive what it waits for, until that is purged
 	s.Advance(sojourn.IDLife + time.Minute)
 	kit.Same(s, "gone", forget(alice, sojourn.ForgetOptions{Force: true}).Gone, true)
-	for end := time.Now().Add(kit.Patience); s.Get(waits).State != sojourn.Cancelled && time.Now().Before(end); {
-		s.Sweep()
-	}
-	s.State(waits, sojourn.Cancelled)
+	swept(s, waits, sojourn.Cancelled)
 }
