@@ -32,6 +32,7 @@ var allowances = []allowance{
 	{"internal/sqlstore/store.go", []string{"crypto/rand"}, "the name of an instance and the secret of its tokens, drawn once"},
 	{"internal/migration/migrationtest/...", []string{"math/rand/v2"}, "the moment at which a process of a test dies"},
 	{"internal/sqlstore/cachetest/...", []string{"time.Since"}, "a test compares the times of a store with the machine's clock"},
+	{"internal/sqlstore/ticktest/...", []string{"time.Now", "math/rand/v2"}, "random schedules of a test, by a seed that it prints"},
 	{"internal/sqlstore/clocktest/...", []string{"math/rand/v2"}, "random schedules of a test, by a seed"},
 	{"internal/demo/...", []string{"time.Now", "time.Since", "time.Until", "math/rand/v2"}, "the other side: a gateway with its own clock and moods"},
 	{"internal/bench/...", []string{"time.Now", "time.Since"}, "a stopwatch"},

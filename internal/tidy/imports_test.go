@@ -54,6 +54,8 @@ var direction = []row{
 	{dir: "internal/sqlstore/groupcommit", may: []string{"."}, not: []string{"net", "os", "database"}, because: "it knows no database"},
 	{dir: "internal/sqlstore/nearkey", because: "pure text"},
 	{dir: "internal/sqlstore/clock", not: []string{"net", "os", "database"}, because: "it knows no database"},
+	{dir: "internal/sqlstore/ticktest", may: []string{"domain", "internal/calendar", "internal/cron/crontest", "internal/proctest"}, not: []string{"net", "database"},
+		because: "it tests the ticks of any store, with processes"},
 	{dir: "internal/sqlstore/...", may: []string{"domain", "internal/sqldb", "internal/migration", "internal/sqlstore/..."}, not: []string{"net/http"},
 		because: "one SQL store, which knows no driver"},
 	{dir: "store/sqlite/internal/filesys", may: []string{"golang.org/x/sys/..."}, not: []string{"net", "database"}, because: "it knows files, and no database"},
@@ -192,7 +194,7 @@ func importDirection(f *file) (found []string) {
 // tests.
 func testModules(f *file) (found []string) {
 	if f.isTest() || covers("store/storetest/...", f.dir()) ||
-		slices.Contains([]string{"source/sourcetest", "internal/proctest", "internal/pgtest", "internal/brokertest", "internal/sqlstore/gatedtest", "internal/sqlstore/clocktest",
+		slices.Contains([]string{"source/sourcetest", "internal/proctest", "internal/pgtest", "internal/brokertest", "internal/sqlstore/gatedtest", "internal/sqlstore/clocktest", "internal/sqlstore/ticktest",
 			"internal/sqlstore/checktest", "internal/sqlstore/cachetest"}, f.dir()) {
 		return nil
 	}

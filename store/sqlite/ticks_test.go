@@ -3,12 +3,15 @@ package sqlite
 import (
 	"context"
 	"math/rand/v2"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/driver"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/ticktest"
 	"github.com/sojourn-queue/sojourn/schedule"
 )
 
@@ -95,6 +98,22 @@ func TestTicksOfManyStores(t *testing.T) {
 			}
 		}
 	}
+}
+
+// inv:E1 inv:E3 spec:N3: five processes on one file, of which some are killed, and whose clocks are
+// wrong: each tick has one job. Without SOJOURN_CALENDAR=all it takes two zones and one year.
+func TestTicksOfProcesses(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "jobs.db")
+	scale := ticktest.Scale{Zones: []string{"Europe/Berlin", "Australia/Lord_Howe"}, Years: []int{2026}, Cron: 6, Kills: 6}
+	if os.Getenv("SOJOURN_CALENDAR") == "all" {
+		scale = ticktest.Scale{Cron: 2, Kills: 300, Report: true}
+	}
+	start := func() *exec.Cmd {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), "SOJOURN_TEST_COMMAND=ticks", "SOJOURN_TEST_PATH="+path)
+		return cmd
+	}
+	ticktest.Run(t, scale, start, func(now func() time.Time) (*sojourn.Client, error) { return Open(path, Clock(now), Relaxed()) })
 }
 
 // ticksOf counts the jobs of each tick of a schedule.
