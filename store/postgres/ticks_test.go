@@ -1,10 +1,14 @@
 package postgres
 
 import (
+	"cmp"
+	"context"
 	"os"
 	"os/exec"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/ticktest"
@@ -30,4 +34,27 @@ func TestTicksOfProcesses(t *testing.T) {
 	ticktest.Run(t, scale, start, func(now func() time.Time) (*sojourn.Client, error) {
 		return Open(testURL(t), Schema(schema), AutoMigrate(), Clock(now))
 	})
+}
+
+// inv:E1: the database itself refuses a second job for a tick, whatever a program believes.
+func TestTicksAreUnique(t *testing.T) {
+	schema := newSchema(t)
+	if err := open(t, Schema(schema), AutoMigrate()).Close(); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := pgx.Connect(t.Context(), with(t, testURL(t), "search_path", schema))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	insert := func(tick, job int) error {
+		_, err := conn.Exec(t.Context(), "insert into sj_tick (schedule, tick_us, job) values ('nightly', $1, $2)", tick, job)
+		return err
+	}
+	if err := cmp.Or(insert(1, 1), insert(2, 2)); err != nil {
+		t.Fatal(err)
+	}
+	if err := insert(1, 3); err == nil {
+		t.Error("a tick has two jobs")
+	}
 }

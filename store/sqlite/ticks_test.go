@@ -1,7 +1,9 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/driver"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/ticktest"
 	"github.com/sojourn-queue/sojourn/schedule"
 )
@@ -129,4 +132,33 @@ func ticksOf(t *testing.T, c *sojourn.Client, name string) map[time.Time]int {
 		}
 	}
 	return made
+}
+
+// inv:E1: the database itself refuses a second job for a tick, whatever a program believes.
+func TestTicksAreUnique(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "jobs.db")
+	c, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	d, err := openDB(path, options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	insert := func(tick, job int) error {
+		return d.Update(t.Context(), func(c sqldb.Conn) error {
+			_, err := c.Exec(fmt.Sprintf("insert into sj_tick (schedule, tick_us, job) values ('nightly', %d, %d)", tick, job))
+			return err
+		})
+	}
+	if err := cmp.Or(insert(1, 1), insert(2, 2)); err != nil {
+		t.Fatal(err)
+	}
+	if err := insert(1, 3); err == nil {
+		t.Error("a tick has two jobs")
+	}
 }
