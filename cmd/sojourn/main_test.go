@@ -52,7 +52,7 @@ func TestScriptsOverHTTP(t *testing.T) {
 }
 
 // overHTTP are the scripts about what stands in a store, wherever that is.
-var overHTTP = []string{"server/audit", "completion", "enqueue", "inbox", "job", "job_edit", "queue", "respond", "server/local", "top", "why", "window", "worker"}
+var overHTTP = []string{"server/audit", "completion", "enqueue", "inbox", "job", "job_edit", "queue", "respond", "schedule", "server/local", "top", "why", "window", "worker"}
 
 // TestEveryCommandOverHTTP: each command is in one of these scripts, except those that have no
 // store of their own.

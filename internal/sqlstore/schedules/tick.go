@@ -25,7 +25,7 @@ const (
 	// qTicksFrom finds ticks that have a job already: of an earlier schedule with this name, before
 	// the clock was set back.
 	qTicksFrom = `select tick_us from sj_tick where schedule = $1 and tick_us >= $2 and tick_us <= $3`
-	// qEndHold and qEndHolds make the schedules of a queue, or of all, look at their ticks again.
+	// qEndHold and qEndHolds make the schedules of a queue, or of all queues, look at their ticks.
 	qEndHold  = `update sj_schedule set due_us = next_us where queue = $1 and paused = 0 and next_us > 0 and due_us > next_us`
 	qEndHolds = `update sj_schedule set due_us = next_us where paused = 0 and next_us > 0 and due_us > next_us`
 	// qLiveJobs finds the jobs of a schedule that have not ended, among the last ones. The bound

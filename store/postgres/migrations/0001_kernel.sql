@@ -131,11 +131,9 @@ create table sj_live (
 	worker text collate "C" not null,
 	wait text not null default '',
 	constraint live_state check (state between 1 and 6),
-	constraint live_purpose check (purpose between 0 and 4),
 	constraint live_lease check ((state = 4) = (lease_until_us > 0)),
-	constraint live_flags check ((resumed | attempt_open | claimed | retry_handler | given | no_poll | has_data) in (0, 1)),
-	constraint live_counters check ((weight | held | generation | attempt | failures | crashes | waits | stage | kept | in_hand | history) >= 0),
-	constraint live_weight check (weight <= 1000000)
+	constraint live_weight check (weight between 0 and 1000000),
+	constraint live_budgets check (failures between 0 and attempt and crashes >= 0)
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, autovacuum_analyze_scale_factor = 0.05);
 -- Each step of a job leaves two or three dead rows here, so this table is vacuumed ten times as often as others.
 
@@ -178,8 +176,7 @@ create table sj_key (
 	live bigint not null,
 	held_until_us bigint not null,
 	primary key (kind, key),
-	constraint key_job check (job > 0),
-	constraint key_flags check ((own | live) in (0, 1))
+	constraint key_job check (job > 0)
 );
 create index ix_key_awaited on sj_key (job) where own = 0;
 
@@ -255,9 +252,8 @@ create table sj_final (
 	error bytea not null,
 	result bytea not null,
 	constraint final_state check (state between 7 and 9),
-	constraint final_flags check (has_data in (0, 1)),
-	constraint final_counters check ((weight | generation | attempt | failures | crashes | stage | history) >= 0),
-	constraint final_weight check (weight <= 1000000)
+	constraint final_weight check (weight between 0 and 1000000),
+	constraint final_budgets check (failures between 0 and attempt and crashes >= 0)
 );
 create index ix_final_retention on sj_final (queue, state, finished_us, id);
 
@@ -279,9 +275,7 @@ create table sj_history (
 	error bytea not null,
 	by_whom text not null,
 	primary key (job, seq),
-	constraint history_seq check (seq > 0),
-	constraint history_state check (state between 1 and 9),
-	constraint history_counters check ((generation | stage | attempt) >= 0)
+	constraint history_state check (state between 1 and 9)
 );
 
 create table sj_log (
@@ -326,8 +320,7 @@ create table sj_response (
 	by_whom text not null default '',
 	body bytea not null,
 	constraint response_outcome check (outcome between 1 and 9 and outcome <> 3),
-	constraint response_flags check ((in_hand | failed | progress) in (0, 1)),
-	constraint response_counters check ((job | generation | expires_us | duplicates | replay) >= 0)
+	constraint response_in_hand check (in_hand = 0 or outcome = 1 and job > 0)
 );
 create index ix_response_job on sj_response (job, seq) where job > 0;
 create index ix_response_early on sj_response (kind, key, seq) where outcome = 2 and job = 0;

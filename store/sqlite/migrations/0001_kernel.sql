@@ -76,8 +76,7 @@ create table sj_job (
 	created_us integer not null,
 	digest blob not null,
 	args blob not null,
-	constraint job_id check (id > 0),
-	constraint job_kind check (kind <> '')
+	constraint job_id check (id > 0)
 ) strict;
 
 -- What changes while a job lives: narrow, because claims and finishes rewrite it. worker is that of the last claim, and epoch counts
@@ -130,13 +129,9 @@ create table sj_live (
 	has_data integer not null,
 	updated_us integer not null,
 	constraint live_state check (state between 1 and 6),
-	constraint live_purpose check (purpose between 0 and 4),
 	constraint live_lease check ((state = 4) = (lease_until_us > 0)),
-	constraint live_flags check ((resumed | attempt_open | claimed | retry_handler | given | no_poll | has_data) in (0, 1)),
-	constraint live_counters check ((weight | held | generation | attempt | failures | crashes | waits | stage | kept | in_hand | history) >= 0),
-	constraint live_weight check (weight <= 1000000),
-	constraint live_held check (held = 0 or held = weight),
-	constraint live_attempt check (failures <= attempt and attempt <= epoch)
+	constraint live_weight check (weight between 0 and 1000000),
+	constraint live_budgets check (failures between 0 and attempt and crashes >= 0)
 ) strict;
 
 -- The claim index: one probe per kind a worker knows, so that jobs of kinds it does not know never stand in its way. Only ready
@@ -178,9 +173,7 @@ create table sj_key (
 	live integer not null,
 	held_until_us integer not null,
 	primary key (kind, key),
-	constraint key_job check (job > 0),
-	constraint key_flags check ((own | live) in (0, 1)),
-	constraint key_held_until check (held_until_us >= 0)
+	constraint key_job check (job > 0)
 ) strict, without rowid;
 create index ix_key_awaited on sj_key (job) where own = 0;
 
@@ -256,10 +249,8 @@ create table sj_final (
 	error blob not null,
 	result blob not null,
 	constraint final_state check (state between 7 and 9),
-	constraint final_flags check (has_data in (0, 1)),
-	constraint final_counters check ((weight | generation | attempt | failures | crashes | stage | history) >= 0),
-	constraint final_weight check (weight <= 1000000),
-	constraint final_attempt check (failures <= attempt and attempt <= epoch and 0 <= step_epoch and step_epoch <= epoch)
+	constraint final_weight check (weight between 0 and 1000000),
+	constraint final_budgets check (failures between 0 and attempt and crashes >= 0)
 ) strict;
 create index ix_final_retention on sj_final (queue, state, finished_us, id);
 
@@ -281,9 +272,7 @@ create table sj_history (
 	began_us integer not null,
 	ended_us integer not null,
 	primary key (job, seq),
-	constraint history_seq check (seq > 0),
-	constraint history_state check (state between 1 and 9),
-	constraint history_counters check ((generation | stage | attempt) >= 0)
+	constraint history_state check (state between 1 and 9)
 ) strict, without rowid;
 
 create table sj_log (
@@ -325,12 +314,7 @@ create table sj_response (
 	by_whom text not null default '',
 	body blob not null,
 	constraint response_outcome check (outcome between 1 and 9 and outcome <> 3),
-	constraint response_flags check ((in_hand | failed | progress) in (0, 1)),
-	constraint response_counters check ((job | generation | expires_us | duplicates | replay) >= 0),
-	constraint response_seq check (seq > 0),
-	constraint response_wait check (wait >= -1),
-	constraint response_in_hand check (in_hand = 0 or outcome = 1 and job > 0),
-	constraint response_early check (outcome <> 2 or job > 0 or expires_us > 0)
+	constraint response_in_hand check (in_hand = 0 or outcome = 1 and job > 0)
 ) strict;
 -- SQLite uses a partial index only where the query repeats its condition: write "job = $1 and job > 0".
 create index ix_response_job on sj_response (job, seq) where job > 0;
