@@ -153,9 +153,11 @@ overload:
 soak:
 	SOJOURN_SOAK=$(SOAK) go test -vet=off -count=1 -timeout 3h -run '^TestSoak$$' -v ./internal/crash
 
-# Every clock change of every zone, against windows and ticks that are walked minute by minute. make test-all runs it too, and without the race detector.
+# Every clock change of every zone, against windows and ticks that are walked minute by minute, and the ticks of five processes on one file, of which some
+# are killed. make test-all runs it too, without the race detector. SOJOURN_CALENDAR=all go test -run TestTicksOfProcesses ./store/postgres takes longer.
 calendar:
 	SOJOURN_CALENDAR=all go test -vet=off -count=1 -timeout 10m -v -run '^TestEveryTransition$$' ./internal/calendar ./internal/cron
+	SOJOURN_CALENDAR=all go test -vet=off -count=1 -timeout 30m -v -run '^TestTicksOfProcesses$$' ./store/sqlite
 
 fuzz:
 	@targets="$$(grep -roE --include='*_test.go' '^func Fuzz\w+' . | sort)"; \

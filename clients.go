@@ -274,9 +274,23 @@ func (q Queues) Why(ctx context.Context, queue string) (QueueWhy, error) {
 	return q.c.store.WhyQueue(ctx, queue)
 }
 
-// Forget removes an empty queue; ErrConflict while it has jobs.
-func (q Queues) Forget(ctx context.Context, queue string) error {
-	return q.c.store.ForgetQueue(ctx, queue)
+// Forget removes a queue and its settings. ErrConflict while it has jobs or schedules, unless
+// o.Force is set: then it deletes the schedules, cancels the live jobs and purges all jobs, a slice
+// after the other, until the queue is gone or only young jobs are left (Forgotten.Young). It may be
+// interrupted and repeated at any time; a repeat does the rest. An error comes with what was done
+// before it. ErrNotFound: there is no such queue.
+func (q Queues) Forget(ctx context.Context, queue string, o ForgetOptions) (Forgotten, error) {
+	var all Forgotten
+	if o.By == "" {
+		o.By = q.c.by
+	}
+	for {
+		f, err := q.c.store.ForgetQueue(ctx, queue, o)
+		all.add(f)
+		if err != nil || !f.More {
+			return all, err
+		}
+	}
 }
 
 // Inbox are the calls about stored responses. Safe for concurrent use.

@@ -146,3 +146,34 @@ type QueuePatch struct {
 
 // Fields returns the names of the settings that p sets.
 func (p QueuePatch) Fields() []string { return layers.Names(p) }
+
+// ForgetOptions are the options of Queues.Forget. The zero value removes an empty queue.
+type ForgetOptions struct {
+	Force  bool // cancel and purge the jobs, and delete the schedules into the queue
+	DryRun bool // with Force: change nothing, and only count
+	// Dependents says what becomes of blocked jobs of other queues that would wait for ever:
+	// DependentsCancel or DependentsRelease; "" = refuse (ErrConflict). Other dependents follow
+	// OnFailure of their edge.
+	Dependents string
+	By         string // the operator, for the history; default that of Client.As
+	Reason     string // why, for the history and for Job.Reason; default "queue forgotten"
+}
+
+// Forgotten says what Queues.Forget has done; after a dry run, what it would do.
+type Forgotten struct {
+	Cancelled int64 `json:"cancelled"` // live jobs
+	Purged    int64 `json:"purged"`    // jobs that were deleted, cancelled ones included
+	Schedules int64 `json:"schedules"` // schedules that were deleted
+	// Young counts jobs that have ended and stay for now: the enqueue of a job may be repeated for
+	// IDLife, and would run it again. Call Forget again at YoungUntil.
+	Young      int64     `json:"young"`
+	YoungUntil time.Time `json:"young_until,omitzero"`
+	Gone       bool      `json:"gone"` // the queue was removed
+	More       bool      `json:"more"` // of Store.ForgetQueue: call it again
+}
+
+// add adds the answer of a further slice.
+func (f *Forgotten) add(g Forgotten) {
+	f.Cancelled, f.Purged, f.Schedules = f.Cancelled+g.Cancelled, f.Purged+g.Purged, f.Schedules+g.Schedules
+	f.Young, f.YoungUntil, f.Gone = g.Young, g.YoungUntil, g.Gone
+}

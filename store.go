@@ -53,8 +53,10 @@ type Store interface {
 	PauseQueue(ctx context.Context, name string, paused bool, kinds ...string) (QueueStatus, error)
 	// SetQueue makes s the settings in force, with its pauses; see Queues.Set.
 	SetQueue(ctx context.Context, name string, s QueueSettings) (QueueStatus, error)
-	// ForgetQueue removes an empty queue; ErrConflict while it has jobs.
-	ForgetQueue(ctx context.Context, name string) error
+	// ForgetQueue removes an empty queue; ErrConflict while it has jobs or schedules. With o.Force
+	// a call does one slice of the work and changes at most about 500 jobs; repeat it while its
+	// answer says More. A call that is never repeated leaves the queue with the rest.
+	ForgetQueue(ctx context.Context, name string, o ForgetOptions) (Forgotten, error)
 	// Inbox lists responses, newest first.
 	Inbox(ctx context.Context, f InboxFilter) ([]Response, error)
 	// HoldQueue stops starts in a queue for d, up to MaxHold, and replaces an earlier hold; 0 ends

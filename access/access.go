@@ -3,10 +3,10 @@ package access
 import (
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/glob"
 )
 
 // Verb is a permission of a token.
@@ -47,31 +47,7 @@ func (g Grant) Allows(verb Verb, queue, kind string) bool {
 
 // matches compares a name with a pattern. Only a pattern that matches everything matches all names
 // at once.
-func matches(pattern, name string) bool {
-	if strings.Trim(pattern, "*") == "" {
-		return true
-	}
-	if name == "" {
-		return false
-	}
-	parts := strings.Split(pattern, "*")
-	if len(parts) == 1 {
-		return pattern == name
-	}
-	first, last := parts[0], parts[len(parts)-1]
-	if len(name) < len(first)+len(last) || !strings.HasPrefix(name, first) || !strings.HasSuffix(name, last) {
-		return false
-	}
-	name = name[len(first) : len(name)-len(last)]
-	for _, p := range parts[1 : len(parts)-1] {
-		i := strings.Index(name, p)
-		if i < 0 {
-			return false
-		}
-		name = name[i+len(p):]
-	}
-	return true
-}
+func matches(pattern, name string) bool { return pattern == "" || glob.Match(pattern, name) }
 
 // AccessToken opens the door of a server. Only the hash of its secret is stored.
 type Token struct {

@@ -1,6 +1,9 @@
 package access
 
-import "context"
+import (
+	"context"
+	"slices"
+)
 
 // Caller identifies the holder of an access token on whose behalf a Store is called. A server puts
 // it into the context of each call. Without one the application itself calls and may do everything.
@@ -43,6 +46,13 @@ func (c *Caller) Allows(verb Verb, queue, kind string) bool {
 		}
 	}
 	return false
+}
+
+// SameGrants reports whether two callers have the same grants in the same order.
+func (c *Caller) SameGrants(o *Caller) bool {
+	return c == o || c != nil && o != nil && slices.EqualFunc(c.Grants, o.Grants, func(a, b Grant) bool {
+		return a.Queue == b.Queue && a.Kind == b.Kind && slices.Equal(a.Verbs, b.Verbs)
+	})
 }
 
 // Sees reports whether one of the grants allows reading jobs of a queue, of at least one kind.

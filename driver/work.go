@@ -16,6 +16,10 @@ type Claimer interface {
 	// up to r.Wait, which covers in-process wake-ups, notifications and long polls. A repeated
 	// claim (same worker, same number) returns the same jobs whose leases are still valid, so a
 	// lost answer loses no job. CodeDrained: see sojourn.Store.DrainWorker.
+	//
+	// A pattern in r.Queues stands for the queues that exist at that time, also for those made
+	// during the wait; they have a random order. On behalf of an access token it stands only for
+	// queues in which the token may work on all of r.Kinds. Names are not checked.
 	Claim(ctx context.Context, r ClaimRequest) ([]Claimed, error)
 	// Extend prolongs leases to at least now + lease.
 	Extend(ctx context.Context, leases []sojourn.Lease) ([]Extended, error)
@@ -95,7 +99,7 @@ type ClaimRequest struct {
 	Worker    string         // random per process start; see Owner
 	Name      string         // a label such as host-pid, shown by Workers; it has no effect
 	Number    int64          // rising per Worker; the same number again is the same request. 0 = never repeated
-	Queues    []string       // in the order in which to look
+	Queues    []string       // in the order in which to look; names, patterns and exclusions, see ValidQueues
 	Kinds     []string       // only these
 	Decidable []string       // kinds among them whose retry handler this worker has
 	Pollable  []string       // kinds among them whose poll function this worker has; a poll step uses 1 of Capacity
@@ -103,7 +107,7 @@ type ClaimRequest struct {
 	Capacity  int64          // summed weight that the worker has room for; a job that does not fit is passed over
 	Lease     time.Duration  // length of the lease: 1 s to 1 h, default 30 s
 	Wait      time.Duration  // how long to wait for a job: at most MaxWait
-	Share     map[string]int // weights of the queues: claims are spread in this proportion; nil = strictly in order
+	Share     map[string]int // weights of the entries of Queues: claims are spread in this proportion; nil = strictly in order
 	// Reserve prevents starvation of jobs that are heavier than Capacity. Once such a job has been
 	// ready for this long, the claim takes no job behind it, so that the worker's capacity drains
 	// until the job fits. 0 = such jobs are always passed over.

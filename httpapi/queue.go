@@ -78,9 +78,21 @@ func (s *queueCalls) changeQueue(ctx context.Context, r request) (status sojourn
 	return status, err
 }
 
-// ForgetQueue removes an empty queue.
-func (s *queueCalls) ForgetQueue(ctx context.Context, name string) error {
-	return s.call(ctx, request{method: http.MethodDelete, path: queuePath(name, ""), safety: unsafe})
+// ForgetQueue removes a queue, with Force also what is in it. A repeated slice does the next one.
+func (s *queueCalls) ForgetQueue(ctx context.Context, name string, o sojourn.ForgetOptions) (f sojourn.Forgotten, err error) {
+	q := url.Values{}
+	for name, given := range map[string]bool{"force": o.Force, "dry_run": o.DryRun} {
+		if given {
+			q.Set(name, "true")
+		}
+	}
+	for name, text := range map[string]string{"dependents": o.Dependents, "by": o.By, "reason": o.Reason} {
+		if text != "" {
+			q.Set(name, text)
+		}
+	}
+	err = s.call(ctx, request{method: http.MethodDelete, path: queuePath(name, "?"+q.Encode()), out: &f, safety: unsafe})
+	return f, err
 }
 
 // HoldQueue starts nothing of a queue for so long.

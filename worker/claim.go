@@ -50,6 +50,7 @@ type ask struct {
 type pending struct {
 	capacity int64
 	cancel   context.CancelFunc // nil if none waits
+	waits    bool               // the claim may wait
 	timer    *time.Timer        // set once it is to be sent again
 	heaviest int64              // of the jobs seen
 }
@@ -98,7 +99,7 @@ func (c *claimer) loop(ctx context.Context) error {
 		if c.company(ctx, min(backlog/companyPart, settle)) {
 			a, _ = c.room(time.Until(aloneAt), fill)
 		}
-		queues, share := c.r.w.order.next(a.max)
+		queues, share := c.r.w.currentOrder().next(a.max)
 		asked := time.Now()
 		n, err := c.claim(ctx, a, queues, share)
 		if fill = a.alone && n > 0; fill {
@@ -168,6 +169,9 @@ func (c *claimer) claim(ctx context.Context, a ask, queues []string, share map[s
 	call, cancel := context.WithTimeout(ctx, a.wait+max(w.o.Lease/3, leastAnswer))
 	defer cancel()
 	c.pend(a, cancel)
+	if w.isReplaced() { // since the queues of this claim were chosen
+		c.renew()
+	}
 	sent := time.Now()
 	got, err := w.store.Claim(call, request)
 	overtaken := c.unpend()
@@ -187,7 +191,7 @@ func (c *claimer) claim(ctx context.Context, a ask, queues []string, share map[s
 		from[i] = got[i].Job.Queue
 	}
 	c.r.take(got, sent, ctx.Err() != nil)
-	w.order.took(from)
+	w.order.took(from) // only this goroutine replaces it
 	if len(got) > 0 {
 		c.r.observe(Event{Type: EventClaimed, Count: len(got), Took: time.Since(sent)})
 	}
@@ -223,7 +227,7 @@ func (w *Worker) claimed(number int64, err error) {
 func (c *claimer) pend(a ask, cancel context.CancelFunc) {
 	c.r.mu.Lock()
 	defer c.r.mu.Unlock()
-	c.pending.capacity, c.pending.cancel, c.pending.timer = a.capacity, cancel, nil
+	c.pending.capacity, c.pending.cancel, c.pending.timer, c.pending.waits = a.capacity, cancel, nil, a.wait > 0
 }
 
 // unpend reports whether the claim was cancelled in order to be sent again.
@@ -240,6 +244,15 @@ func (c *claimer) overtake() {
 	p, free := &c.pending, int64(c.r.w.o.Concurrency)-c.r.used
 	if p.cancel != nil && p.timer == nil && free > p.capacity && p.heaviest > p.capacity {
 		p.timer = time.AfterFunc(settle, p.cancel)
+	}
+}
+
+// renew cancels a waiting claim, so that the next one names other queues.
+func (c *claimer) renew() {
+	c.r.mu.Lock()
+	defer c.r.mu.Unlock()
+	if p := &c.pending; p.cancel != nil && p.timer == nil && p.waits {
+		p.timer = time.AfterFunc(0, p.cancel)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 // Defaults of Options.
@@ -35,13 +36,19 @@ type Options struct {
 	// capacity. After it the worker takes no other jobs until this one fits, or until nothing runs
 	// if it is heavier than Concurrency. Default 5 s, -1 for never.
 	ReserveAfter time.Duration
-	// Queues are the queues to take jobs from, each once. Default: those of Shares, else those of
-	// the kinds that it handles (Kind.Queue), which then take turns as with RoundRobin.
+	// Queues are the queues to take jobs from, each once: names, patterns in which * stands for any
+	// text ("payments-*"), and exclusions ("!payments-test"), which win. The queues of a pattern
+	// take turns, in a random order; one that is made later is taken up within a second. A queue
+	// that several entries select counts for its name, else for the longest pattern. Up to 256
+	// entries. If more than 256 queues match, a claim looks into those with ready jobs first.
+	// Default: those of Shares, else those of the kinds that it handles (Kind.Queue), which then
+	// take turns as with RoundRobin. [Worker.SetQueues] changes them.
 	Queues []string
 	// Order says which of Queues comes first. Default: InOrder.
 	Order Order
 	// Shares are the proportions in which the queues get claims while all have jobs, 1 to 1,000 for
-	// each of Queues. They replace Order.
+	// each of Queues, a pattern included: each queue that it selects has this share. They replace
+	// Order.
 	Shares map[string]int
 	// Lease is how long a dead worker keeps its jobs: 1 s to 1 h, default 30 s. A live worker
 	// extends its leases every third of it.
@@ -71,8 +78,9 @@ type Order uint8
 
 // The orders of queues.
 const (
-	InOrder    Order = iota // a queue gets a turn only while those before it have nothing ready
+	InOrder    Order = iota // a queue gets a turn only while those before it have nothing ready; a pattern has the place in which it is listed
 	RoundRobin              // the queues that have something take turns, job by job
+	Shuffled                // each claim looks into the queues in a new random order
 )
 
 func (o Options) withDefaults() (Options, error) {
@@ -144,16 +152,11 @@ func (o Options) validate() error {
 }
 
 func (o Options) validateQueues() error {
-	for i, q := range o.Queues {
-		if err := sojourn.ValidName("queues", q); err != nil {
-			return err
-		}
-		if slices.Contains(o.Queues[:i], q) {
-			return sojourn.Invalid("queues", "%q is listed twice; remove one", q)
-		}
+	if err := validQueues(o.Queues); err != nil {
+		return err
 	}
-	if o.Order > RoundRobin {
-		return sojourn.Invalid("order", "%d is not an order: use InOrder or RoundRobin", o.Order)
+	if o.Order > Shuffled {
+		return sojourn.Invalid("order", "%d is not an order: use InOrder, RoundRobin or Shuffled", o.Order)
 	}
 	if o.Shares == nil {
 		return nil
@@ -165,10 +168,10 @@ func (o Options) validateQueues() error {
 	if len(queues) == 0 {
 		queues = slices.Collect(maps.Keys(o.Shares))
 	}
+	if err := driver.ValidQueues("shares", slices.Collect(maps.Keys(o.Shares))); err != nil {
+		return err
+	}
 	for q, n := range o.Shares {
-		if err := sojourn.ValidName("shares", q); err != nil {
-			return err
-		}
 		if !slices.Contains(queues, q) {
 			return sojourn.Invalid("shares", "%.64q is not among the queues", q)
 		}
@@ -177,7 +180,7 @@ func (o Options) validateQueues() error {
 		}
 	}
 	for _, q := range queues {
-		if o.Shares[q] == 0 {
+		if o.Shares[q] == 0 && !strings.HasPrefix(q, "!") {
 			return sojourn.Invalid("shares", "%q has no share, so it would never be claimed from; give it a share", q)
 		}
 	}

@@ -51,7 +51,7 @@ func TestOrders(t *testing.T) {
 		{"shares, one queue alone", Options{Queues: []string{"A", "B"}, Shares: map[string]int{"A": 3, "B": 1}}, map[string]int{"B": 3}, "BBB"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := serve(newOrder(c.options), c.have); got != c.want {
+			if got := serve(newOrder(c.options, "seed"), c.have); got != c.want {
 				t.Errorf("got %s, want %s", got, c.want)
 			}
 		})
@@ -61,7 +61,7 @@ func TestOrders(t *testing.T) {
 // An empty queue saves up no claims for the time when it has jobs again, and the position is
 // remembered between claims: spec:O9.
 func TestOrderSavesNothingUp(t *testing.T) {
-	o := newOrder(Options{Queues: []string{"A", "B"}, Order: RoundRobin})
+	o := newOrder(Options{Queues: []string{"A", "B"}, Order: RoundRobin}, "seed")
 	serve(o, map[string]int{"A": 100})
 	if got := serve(o, map[string]int{"A": 4, "B": 4}); got != "BABABABA" {
 		t.Errorf("got %s, want BABABABA", got)

@@ -42,11 +42,13 @@ type Worker struct {
 	order     *order
 	schedules []schedule.Schedule // to declare
 
-	mu      sync.Mutex // guards the fields below
-	started bool       // Run or RunOnce was called: the set of handlers is fixed
-	busy    bool       // one of them runs now
-	number  int64      // of the last claim whose outcome is known
-	unknown bool       // that of the claim after it is not
+	mu       sync.Mutex // guards the fields below
+	replaced []string   // queues of SetQueues that no claim has used yet
+	running  *run       // nil if none of Run and RunOnce runs
+	started  bool       // Run or RunOnce was called: the set of handlers is fixed
+	busy     bool       // one of them runs now
+	number   int64      // of the last claim whose outcome is known
+	unknown  bool       // that of the claim after it is not
 }
 
 // New makes a Worker over the client's store. If the options are invalid, Run and RunOnce return an
@@ -105,7 +107,7 @@ func (w *Worker) RunOnce(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	defer w.end()
-	queues, _ := w.order.next(1)
+	queues, _ := w.currentOrder().next(1)
 	n, err := r.claims.claim(ctx, ask{max: 1, capacity: sojourn.MaxWeight}, queues, nil)
 	if err == nil && n > 0 {
 		r.await(ctx, r.nothingLeft)
@@ -130,14 +132,14 @@ func (w *Worker) begin(ctx context.Context) (*run, error) {
 		if len(w.o.Queues) == 0 {
 			w.o.Queues, w.o.Order = w.ofKinds, RoundRobin
 		}
-		w.order = newOrder(w.o)
+		w.order = newOrder(w.o, w.id)
 	}
 	w.started, w.busy = true, true
 	r := &run{
 		w: w, base: context.WithoutCancel(ctx), steps: map[*step]struct{}{},
 		changed: make(chan struct{}, 1), sooner: make(chan struct{}, 1), declared: make(chan struct{}, 1),
 	}
-	r.claims.r = r
+	r.claims.r, w.running = r, r
 	r.claims.kinds, r.claims.decidable, r.claims.pollable = w.kinds()
 	r.reports = reporter{r: r, filled: make(chan struct{}, 1), logged: make(chan struct{}, 1)}
 	r.calls, r.stop = context.WithCancel(r.base)
@@ -150,7 +152,7 @@ func (w *Worker) begin(ctx context.Context) (*run, error) {
 func (w *Worker) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.busy = false
+	w.busy, w.running = false, nil
 }
 
 // kinds lists the kinds with a handler, and those among them with a retry policy and with a poll

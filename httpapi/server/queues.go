@@ -59,11 +59,12 @@ type queueIn struct {
 	Queue string `path:"queue"`
 }
 
-func forgetQueue(c *call, in *queueIn) (wire.Empty, error) {
-	if err := c.who.may(access.VerbAdmin, in.Queue, ""); err != nil {
-		return wire.Empty{}, err
+func forgetQueue(c *call, in *wire.ForgetQuery) (f sojourn.Forgotten, err error) {
+	if err = c.who.may(access.VerbAdmin, in.Queue, ""); err == nil {
+		f, err = c.store.ForgetQueue(c.ctx, in.Queue, in.Options(c.who.by(in.By)))
+		c.detail = f
 	}
-	return wire.Empty{}, c.store.ForgetQueue(c.ctx, in.Queue)
+	return f, err
 }
 
 type holdQueueIn struct {

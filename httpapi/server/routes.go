@@ -51,7 +51,7 @@ var routes = slices.Concat(
 		op(http.MethodPut, "/v1/queues/{queue}/declared", "declareQueue", "Store what a program declares, all of it; what operators have set or paused stays", access.VerbAdmin, admission.Enqueueing, changeQueue(sojourn.Store.DeclareQueue)),
 		op(http.MethodPatch, "/v1/queues/{queue}", "updateQueue", "Change single settings for an operator; null takes one back to what is declared", access.VerbAdmin, admission.Enqueueing, changeQueue(sojourn.Store.UpdateQueue)),
 		op(http.MethodPost, "/v1/queues/{queue}/pause", "pauseQueue", "Pause or resume a queue, or kinds in it", access.VerbAdmin, admission.Enqueueing, changeQueue(pausing)),
-		op(http.MethodDelete, "/v1/queues/{queue}", "forgetQueue", "Remove an empty queue", access.VerbAdmin, admission.Enqueueing, forgetQueue),
+		op(http.MethodDelete, "/v1/queues/{queue}", "forgetQueue", "Remove an empty queue; with force also what is in it", access.VerbAdmin, admission.Enqueueing, forgetQueue),
 		op(http.MethodPost, "/v1/queues/{queue}/hold", "holdQueue", "Start nothing of a queue for some time; 0s ends a hold", access.VerbOperate, admission.Enqueueing, holdQueue),
 		op(http.MethodGet, "/v1/queues/{queue}/why", "whyQueue", "What holds the jobs of a queue back", access.VerbRead, admission.Reading, whyQueue),
 	),

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
@@ -26,7 +27,10 @@ func claim(c *call, in *claimIn) (wire.ClaimAnswer, error) {
 		return wire.ClaimAnswer{}, sojourn.Invalid("kinds", "a claim names at most %d kinds and %d queues", maxKinds, maxKinds)
 	}
 	needs := func(h *holder) error {
-		for _, queue := range b.Queues {
+		if slices.ContainsFunc(b.Queues, driver.IsPattern) && !h.caller.SameGrants(c.who.caller) { // with which the store resolves them
+			return wire.Refusal(wire.CodeForbidden, "the grants of the token have changed during the wait; claim again")
+		}
+		for _, queue := range slices.DeleteFunc(slices.Clone(b.Queues), driver.IsPattern) {
 			for _, kind := range b.Kinds {
 				if err := h.may(access.VerbWork, queue, kind); err != nil {
 					return err

@@ -35,7 +35,7 @@ type shop struct {
 	client  *sojourn.Client
 	db      *sql.DB
 	enqueue func(ctx context.Context, c *sojourn.Client, tx *sql.Tx, jobs ...*sojourn.Job) ([]sojourn.Enqueued, error)
-	finish  func(ctx context.Context, c *sojourn.Client, tx *sql.Tx, job *sojourn.Job) error
+	finish  func(ctx context.Context, c *sojourn.Client, tx *sql.Tx, job *sojourn.Job, next ...*sojourn.Job) error
 	settle  string // waits for open writers of table app
 }
 

@@ -28,18 +28,20 @@ type row struct {
 // counts.
 var direction = []row{
 	{dir: "internal/calendar", because: "pure arithmetic"},
+	{dir: "internal/cron/crontest", because: "an oracle knows nothing of what it judges"},
 	{dir: "internal/cron", may: []string{"internal/calendar"}, not: []string{"net", "os", "database"}, because: "pure arithmetic"},
 	{dir: "internal/mediatype", because: "pure syntax"},
+	{dir: "internal/glob", because: "pure syntax"},
 	{dir: "internal/inside", may: []string{"internal/calendar"}, because: "it lies below the root"},
 	{dir: "internal/layers", because: "it combines values of any type"},
 	{dir: "throttle", may: []string{"."}, not: []string{"net", "os", "database"}, because: "throttlers in Go, and what they see"},
 	{dir: "rules", may: []string{".", "throttle", "internal/inside", "internal/calendar"}, not: []string{"net", "os", "database", "syscall", "io/fs"},
 		because: "the rules are pure: no clock, no input, no output"},
-	{dir: "access", may: []string{".", "internal/inside"}, not: []string{"net", "os", "database"}, because: "values and checks of tokens"},
+	{dir: "access", may: []string{".", "internal/inside", "internal/glob"}, not: []string{"net", "os", "database"}, because: "values and checks of tokens"},
 	{dir: "schedule", may: []string{".", "internal/calendar", "internal/cron"}, not: []string{"net", "os", "database"}, because: "definitions and pure rules"},
 	{dir: "workflow", may: []string{"."}, not: []string{"net", "os", "database"}, because: "definitions and pure checks"},
 	{dir: "store/migrate", may: []string{"."}, because: "the versions of a store's tables"},
-	{dir: "driver", may: []string{".", "internal/inside"}, not: []string{"net", "os", "database"}, because: "what a store offers to a worker"},
+	{dir: "driver", may: []string{".", "internal/inside", "internal/glob"}, not: []string{"net", "os", "database"}, because: "what a store offers to a worker"},
 	{dir: ".", may: []string{"internal/calendar", "internal/cron", "internal/inside", "internal/layers", "internal/mediatype"}, not: []string{"net", "os", "database", "syscall", "io/fs"},
 		because: "the domain does no input or output"},
 	{dir: "worker/execjob", may: []string{"domain", "internal/jsonform"}, not: []string{"net", "database"}, because: "it runs programs, for any worker"},
@@ -53,6 +55,8 @@ var direction = []row{
 	{dir: "internal/sqlstore/groupcommit", may: []string{"."}, not: []string{"net", "os", "database"}, because: "it knows no database"},
 	{dir: "internal/sqlstore/nearkey", because: "pure text"},
 	{dir: "internal/sqlstore/clock", not: []string{"net", "os", "database"}, because: "it knows no database"},
+	{dir: "internal/sqlstore/ticktest", may: []string{"domain", "internal/calendar", "internal/cron/crontest", "internal/proctest"}, not: []string{"net", "database"},
+		because: "it tests the ticks of any store, with processes"},
 	{dir: "internal/sqlstore/...", may: []string{"domain", "internal/sqldb", "internal/migration", "internal/sqlstore/..."}, not: []string{"net/http"},
 		because: "one SQL store, which knows no driver"},
 	{dir: "store/sqlite/internal/filesys", may: []string{"golang.org/x/sys/..."}, not: []string{"net", "database"}, because: "it knows files, and no database"},
@@ -191,7 +195,7 @@ func importDirection(f *file) (found []string) {
 // tests.
 func testModules(f *file) (found []string) {
 	if f.isTest() || covers("store/storetest/...", f.dir()) ||
-		slices.Contains([]string{"source/sourcetest", "internal/proctest", "internal/pgtest", "internal/brokertest", "internal/sqlstore/gatedtest", "internal/sqlstore/clocktest",
+		slices.Contains([]string{"source/sourcetest", "internal/proctest", "internal/pgtest", "internal/brokertest", "internal/sqlstore/gatedtest", "internal/sqlstore/clocktest", "internal/sqlstore/ticktest",
 			"internal/sqlstore/checktest", "internal/sqlstore/cachetest"}, f.dir()) {
 		return nil
 	}

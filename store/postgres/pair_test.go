@@ -130,8 +130,8 @@ func (p *pair) SetQueue(ctx context.Context, name string, q sojourn.QueueSetting
 	return p.next().SetQueue(ctx, name, q)
 }
 
-func (p *pair) ForgetQueue(ctx context.Context, name string) error {
-	return p.next().ForgetQueue(ctx, name)
+func (p *pair) ForgetQueue(ctx context.Context, name string, o sojourn.ForgetOptions) (sojourn.Forgotten, error) {
+	return p.next().ForgetQueue(ctx, name, o)
 }
 
 func (p *pair) Inbox(ctx context.Context, f sojourn.InboxFilter) ([]sojourn.Response, error) {

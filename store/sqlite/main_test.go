@@ -10,9 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/migration/migrationtest"
 	"github.com/sojourn-queue/sojourn/internal/proctest"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/ticktest"
 )
 
 // The test binary is also the second process of the tests: child starts it again with a command.
@@ -36,6 +38,8 @@ func runChild(command []string, path string) error {
 		return corrupt(path)
 	case "backup", "restore", "compact":
 		return tendChild(command, path)
+	case "ticks":
+		return ticktest.Node(os.Stdin, os.Stdout, func(now func() time.Time) (*sojourn.Client, error) { return Open(path, Clock(now), Relaxed()) })
 	case "act":
 		return actChild(path, command[1])
 	case "migrate":

@@ -1,14 +1,20 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"math/rand/v2"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/driver"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/ticktest"
 	"github.com/sojourn-queue/sojourn/schedule"
 )
 
@@ -97,6 +103,22 @@ func TestTicksOfManyStores(t *testing.T) {
 	}
 }
 
+// inv:E1 inv:E3 spec:N3: five processes on one file, of which some are killed, and whose clocks are
+// wrong: each tick has one job. Without SOJOURN_CALENDAR=all it takes two zones and one year.
+func TestTicksOfProcesses(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "jobs.db")
+	scale := ticktest.Scale{Zones: []string{"Europe/Berlin", "Australia/Lord_Howe"}, Years: []int{2026}, Cron: 6, Kills: 6}
+	if os.Getenv("SOJOURN_CALENDAR") == "all" {
+		scale = ticktest.Scale{Cron: 2, Kills: 300, Report: true}
+	}
+	start := func() *exec.Cmd {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), "SOJOURN_TEST_COMMAND=ticks", "SOJOURN_TEST_PATH="+path)
+		return cmd
+	}
+	ticktest.Run(t, scale, start, func(now func() time.Time) (*sojourn.Client, error) { return Open(path, Clock(now), Relaxed()) })
+}
+
 // ticksOf counts the jobs of each tick of a schedule.
 func ticksOf(t *testing.T, c *sojourn.Client, name string) map[time.Time]int {
 	t.Helper()
@@ -110,4 +132,33 @@ func ticksOf(t *testing.T, c *sojourn.Client, name string) map[time.Time]int {
 		}
 	}
 	return made
+}
+
+// inv:E1: the database itself refuses a second job for a tick, whatever a program believes.
+func TestTicksAreUnique(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "jobs.db")
+	c, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	d, err := openDB(path, options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	insert := func(tick, job int) error {
+		return d.Update(t.Context(), func(c sqldb.Conn) error {
+			_, err := c.Exec(fmt.Sprintf("insert into sj_tick (schedule, tick_us, job) values ('nightly', %d, %d)", tick, job))
+			return err
+		})
+	}
+	if err := cmp.Or(insert(1, 1), insert(2, 2)); err != nil {
+		t.Fatal(err)
+	}
+	if err := insert(1, 3); err == nil {
+		t.Error("a tick has two jobs")
+	}
 }

@@ -104,7 +104,7 @@ type ClaimRequest struct {
 	Worker    string         `json:"worker" doc:"random per process start"`
 	Name      string         `json:"name,omitempty" doc:"what people call it, such as host-pid"`
 	Number    int64          `json:"number,omitempty" doc:"rising per worker; the same number again is the same request, so a lost answer costs nothing, and ends a call of that number or an earlier one that still waits (conflict); 0 is never repeated"`
-	Queues    []string       `json:"queues" doc:"in the order in which to look"`
+	Queues    []string       `json:"queues" doc:"in the order in which to look: names, patterns such as payments-* and exclusions such as !payments-test; the queues of a pattern take turns, also those made later"`
 	Kinds     []string       `json:"kinds" doc:"only these"`
 	Decidable []string       `json:"decidable,omitempty" doc:"kinds among them whose retry handler this worker has"`
 	Pollable  []string       `json:"pollable,omitempty" doc:"kinds among them whose poll function this worker has"`
@@ -112,7 +112,7 @@ type ClaimRequest struct {
 	Capacity  int64          `json:"capacity" required:"false" doc:"summed weight that the worker has room for; default: no bound"`
 	Lease     time.Duration  `json:"lease,omitempty" doc:"1s to 1h, default 30s"`
 	Wait      time.Duration  `json:"wait,omitempty" doc:"how long to wait for a job: at most 60s"`
-	Share     map[string]int `json:"share,omitempty" doc:"weights of the queues: claims are spread in this proportion; none = strictly in order"`
+	Share     map[string]int `json:"share,omitempty" doc:"weights of the queues and patterns: claims are spread in this proportion; none = strictly in order"`
 	Reserve   time.Duration  `json:"reserve,omitempty" doc:"a job that does not fit into capacity and has been ready for this long is not passed over: nothing behind it is taken, so that room drains for it; none = passed over"`
 	Close     bool           `json:"close,omitempty" doc:"take nothing, answer what the claim with this number has taken, and let a claim with it that arrives later take nothing: for a worker that stops; without wait"`
 }
@@ -424,4 +424,19 @@ func ExtendAnswerOf(leases []sojourn.Lease, answers []driver.Extended) ExtendAns
 // SaveAnswerOf shows the answers about saved items.
 func SaveAnswerOf(answers []driver.Extended) SaveAnswer {
 	return SaveAnswer{each(answers, ExtendedOf), each(answers, func(e driver.Extended) *Problem { return problemOf(e.Err) })}
+}
+
+// ForgetQuery is sojourn.ForgetOptions in a path and a query.
+type ForgetQuery struct {
+	Queue      string `path:"queue"`
+	Force      bool   `query:"force" doc:"cancel and purge its jobs and delete its schedules, one slice a call: repeat it while the answer says more"`
+	DryRun     bool   `query:"dry_run" doc:"with force: only count"`
+	Dependents string `query:"dependents" doc:"what becomes of blocked jobs of other queues that would wait for ever: cancel or release; default: refuse"`
+	By         string `query:"by" doc:"who, for the history"`
+	Reason     string `query:"reason" doc:"why, for the history"`
+}
+
+// Options are those of a call by a caller.
+func (q ForgetQuery) Options(by string) sojourn.ForgetOptions {
+	return sojourn.ForgetOptions{Force: q.Force, DryRun: q.DryRun, Dependents: q.Dependents, By: by, Reason: q.Reason}
 }

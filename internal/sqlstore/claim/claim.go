@@ -28,6 +28,7 @@ type Claimer struct {
 	subscriptions jobrow.BoundedMap[string, txn.StoredSubscription] // worker → the queues and kinds that it claims, as stored
 	metGates      jobrow.BoundedMap[string, bool]                   // worker → whether its last claim met gates
 	filled        jobrow.BoundedMap[string, bool]                   // worker → whether its last claim was full
+	names         queueNames                                        // of all queues, for patterns
 	concurrent    atomic.Int32                                      // claims that run concurrently, see runsConcurrently
 }
 
@@ -51,14 +52,22 @@ func (s *Claimer) Claim(ctx context.Context, r driver.ClaimRequest) ([]driver.Cl
 	}
 	var jobs []driver.Claimed
 	var waits map[sojourn.ID]int32
-	defer s.core.Workers.Note(&r, s.core.Clock.Estimate)()
 	w := &wake.Waiter{Queues: r.Queues, Kinds: r.Kinds, Pollable: r.Pollable, Request: &r}
-	err := s.hub.Block(ctx, w, r.Wait, func() (bool, error) {
-		// A claim is not abandoned half way: its jobs are returned, or their leases are given back.
-		a, err := s.claimOnce(context.WithoutCancel(ctx), r)
-		for a.Again && err == nil && ctx.Err() == nil {
-			a, err = s.claimOnce(context.WithoutCancel(ctx), r)
+	sel, err := s.selectQueues(ctx, &r, w)
+	if err != nil {
+		return nil, err
+	}
+	defer s.core.Workers.Note(&r, s.core.Clock.Estimate)()
+	woken := false
+	err = s.hub.Block(ctx, w, r.Wait, func() (bool, error) {
+		if woken && sel != nil {
+			if _, err := sel.resolve(ctx, true); err != nil {
+				return false, err
+			}
 		}
+		woken = true
+		// A claim is not abandoned half way: its jobs are returned, or their leases are given back.
+		a, err := s.claim(ctx, &r, sel)
 		jobs, waits = a.Jobs, a.Waits
 		s.filled.Put(r.Worker, len(jobs) == r.Max)
 		if a.Drained && err == nil {
@@ -112,10 +121,8 @@ func checkClaim(r *driver.ClaimRequest) error {
 	if len(r.Queues) == 0 || len(r.Kinds) == 0 {
 		return sojourn.Invalid("queues", "name at least one queue and one kind")
 	}
-	for _, q := range r.Queues {
-		if err := sojourn.ValidName("queues", q); err != nil {
-			return err
-		}
+	if err := driver.ValidQueues("queues", r.Queues); err != nil {
+		return err
 	}
 	for _, k := range slices.Concat(r.Kinds, r.Pollable) {
 		if err := sojourn.ValidName("kinds", k); err != nil {

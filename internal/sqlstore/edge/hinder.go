@@ -2,6 +2,7 @@ package edge
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/sojourn-queue/sojourn"
@@ -18,6 +19,10 @@ const (
 	qNotEnded  = `delete from sj_ending where job = $1 and state > 0`
 	qHasOpen   = `select distinct parent from sj_edge where parent in (ints($1)) and open = 1`
 	qIsParent  = `select count(*) from (select 1 from sj_edge where parent = $1 and open = 1 limit 1) a`
+	// qHinderQueue finds edges from the jobs of a queue to jobs of others that would wait.
+	qHinderQueue = `select l.id, l.queue, l.kind, e.parent from sj_live l join sj_edge e on e.child = l.id and e.open = 1 and e.on_failure = $2
+		where l.state = 1 and l.queue <> $1 and (exists (select 1 from sj_live p where p.id = e.parent and p.queue = $1)
+		or exists (select 1 from sj_final f where f.id = e.parent and f.queue = $1)) order by l.id, e.parent limit $3`
 )
 
 // Ending is the end of a job by an operator, as its dependents see it.
@@ -25,6 +30,7 @@ type Ending struct {
 	Job        sojourn.ID
 	Gone       bool                // it is deleted, so no dependent can wait for a redrive
 	Besides    map[sojourn.ID]bool // jobs that the same call ends
+	Queue      string              // all live jobs of it end too; "" = of none
 	Dependents string              // of the Edit
 	Caller     *access.Caller
 }
@@ -57,8 +63,11 @@ func (e Ending) Clear(t *txn.Tx) (open bool, err error) {
 		open = true
 		child, waits := r.Int(0), onFailure[r.Int(1)] == sojourn.WaitOnFailure
 		own := e.Caller.Allows(access.VerbOperate, r.Text(2), r.Text(3))
+		ends := e.Queue != "" && r.Text(2) == e.Queue
 		switch {
-		case !waits || e.Besides[sojourn.ID(child)] && !e.Gone:
+		case !waits || (ends || e.Besides[sojourn.ID(child)]) && !e.Gone:
+		case ends:
+			set(child, sojourn.CancelOnFailure)
 		case own && e.Dependents == sojourn.DependentsRelease:
 			set(child, sojourn.IgnoreFailure)
 		case own && e.Dependents == sojourn.DependentsCancel, !own && e.Gone:
@@ -71,14 +80,39 @@ func (e Ending) Clear(t *txn.Tx) (open bool, err error) {
 		return open, err
 	}
 	if len(hindered) > 0 {
-		more := ""
-		if n := len(hindered); n > 10 {
-			hindered, more = hindered[:10], fmt.Sprintf(" and %d more", n-10)
-		}
-		return open, sojourn.Conflict("job %d has dependents that would wait for ever: %s%s; say what becomes of them (--dependents cancel or release)",
-			e.Job, strings.Join(hindered, ", "), more)
+		return open, hindrance("job "+e.Job.String(), hindered)
 	}
 	return open, t.WriteBulk(qSetAction, func(int64) {}, children, actions, parents)
+}
+
+// hindrance is the refusal to end what jobs would wait for.
+func hindrance(what string, hindered []string) error {
+	more := ""
+	if n := len(hindered); n > 10 {
+		hindered, more = hindered[:10], fmt.Sprintf(" and %d more", n-10)
+	}
+	return sojourn.Conflict("%s has dependents that would wait for ever: %s%s; say what becomes of them (--dependents cancel or release)",
+		what, strings.Join(hindered, ", "), more)
+}
+
+// HinderedQueue refuses the end of all jobs of a queue while jobs of other queues would wait for
+// them for ever, unless dependents says what becomes of these. It looks at MaxChildren edges; the
+// end of each job looks at its own.
+func HinderedQueue(t *txn.Tx, queue, dependents string, c *access.Caller) error {
+	if dependents != "" {
+		return nil
+	}
+	var hindered []string
+	err := t.Read(qHinderQueue, func(r sqldb.Row) error {
+		if c.Allows(access.VerbOperate, r.Text(1), r.Text(2)) {
+			hindered = append(hindered, fmt.Sprint(r.Int(0)))
+		}
+		return nil
+	}, queue, int64(slices.Index(onFailure[:], sojourn.WaitOnFailure)), MaxChildren)
+	if err != nil || len(hindered) == 0 {
+		return err
+	}
+	return hindrance("queue "+queue, slices.Compact(hindered))
 }
 
 // Resume takes the end of a redriven job out of the outbox, and reports whether open edges name it:

@@ -31,6 +31,7 @@ type editRequest struct {
 	caller  *access.Caller
 	members *member.Counter     // reopens the workflows of redriven members
 	found   map[sojourn.ID]bool // the jobs that the call edits
+	queue   string              // all of its jobs end; "" for edits
 }
 
 // Edit changes jobs; see driver.Store.

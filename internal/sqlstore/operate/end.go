@@ -47,7 +47,7 @@ func endByHand(t *txn.Tx, j *sojourn.Job, r *editRequest, event rules.EventType,
 
 // ending is the end of a job of the call.
 func (r *editRequest) ending(id sojourn.ID, gone bool) edge.Ending {
-	return edge.Ending{Job: id, Gone: gone, Besides: r.found, Dependents: r.edit.Dependents, Caller: r.caller}
+	return edge.Ending{Job: id, Gone: gone, Besides: r.found, Queue: r.queue, Dependents: r.edit.Dependents, Caller: r.caller}
 }
 
 // purge deletes a final job. The dependents of one that has not completed are decided as after a
@@ -56,7 +56,7 @@ func purge(t *txn.Tx, j *sojourn.Job, r *editRequest) (sojourn.State, bool, erro
 	if !j.State.Final() {
 		return j.State, false, sojourn.Conflict("job %d is %s; only final jobs are purged (cancel it first)", j.ID, j.State)
 	}
-	if t.Now-j.CreatedAt.UnixMicro() < sojourn.IDLife.Microseconds() {
+	if t.Now-j.CreatedAt.UnixMicro() <= sojourn.IDLife.Microseconds() { // the id is good at the end of IDLife too
 		return j.State, false, sojourn.Conflict("job %d was enqueued less than %v ago: somebody may still repeat the call; purge it later", j.ID, sojourn.IDLife)
 	}
 	var err error

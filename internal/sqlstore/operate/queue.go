@@ -11,48 +11,6 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 )
 
-const (
-	qForgetQueue   = `delete from sj_queue where name = $1`
-	qForgetBuckets = `delete from sj_bucket where queue = $1`
-	qQueueInUse    = `select (select count(*) from (select 1 from sj_live where queue = $1 limit 1) a)
-		+ (select count(*) from (select 1 from sj_final where queue = $1 limit 1) b)
-		+ (select count(*) from (select 1 from sj_schedule where queue = $1 limit 1) c)`
-)
-
-// ForgetQueue removes an empty queue; see driver.Store.
-func (s *Operator) ForgetQueue(ctx context.Context, name string) error {
-	if err := sojourn.ValidName("queue", name); err != nil {
-		return err
-	}
-	a, err := txn.Do(ctx, s.core, forgetQueueOp, 1, name)
-	if err == nil {
-		err = a.Err
-	}
-	return err
-}
-
-// forgetQueueOp answers with the refusal, which was found before any write.
-var forgetQueueOp = txn.EachOp("forget queue", groupcommit.Finish, func(t *txn.Tx, name string) (txn.Refusal, error) {
-	if err := lockOutWriters(t); err != nil {
-		return txn.Refusal{}, err
-	}
-	used, err := t.ReadInt(qQueueInUse, name)
-	if err != nil {
-		return txn.Refusal{}, err
-	}
-	if used > 0 {
-		return txn.Refusal{Err: sojourn.Conflict("queue %s has jobs or schedules; purge the jobs or wait for their retention, and delete the schedules", name)}, nil
-	}
-	if _, err := t.Write(qForgetBuckets, name); err != nil {
-		return txn.Refusal{}, err
-	}
-	n, err := t.Write(qForgetQueue, name)
-	if err == nil && n == 0 {
-		return txn.Refusal{Err: sojourn.NotFound("there is no queue %s", name)}, nil
-	}
-	return txn.Refusal{}, err
-})
-
 // lockOutWriters waits until all transactions that have written live rows have ended, and locks out
 // further writers. New writers queue behind the lock while it waits. So it gives up soon, and the
 // whole transaction is tried again.

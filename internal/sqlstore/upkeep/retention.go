@@ -61,7 +61,7 @@ func expiredJobs(t *txn.Tx, limit int) ([]Final, error) {
 					return nil, err
 				}
 			}
-			latest := min(max(before, nth.FinishedAt), t.Now-sojourn.IDLife.Microseconds())
+			latest := min(max(before, nth.FinishedAt), t.Now-sojourn.IDLife.Microseconds()-1)
 			if err := t.Read(qExpiredJobs, func(r sqldb.Row) error {
 				out = append(out, Final{r.Int(0), r.Int(1), r.Text(2), r.Text(3), r.Int(4) > 0})
 				return nil

@@ -46,10 +46,11 @@ func NewHub(c *txn.Core) *Hub { return &Hub{core: c, sooner: make(chan struct{},
 // Waiter is a blocked call: a Claim, with queues, kinds and its request, or a Find, with ids. The
 // caller fills in the exported fields before Block; the hub sets Answer.
 type Waiter struct {
-	Queues, Kinds []string             // the jobs that a Claim takes
-	Pollable      []string             // kinds whose poll steps it takes
-	Request       *driver.ClaimRequest // of a Claim; the transaction of another call may run it
-	IDs           []sojourn.ID         // the jobs whose end a Find waits for
+	Queues, Kinds []string                // the jobs that a Claim takes
+	Pollable      []string                // kinds whose poll steps it takes
+	Request       *driver.ClaimRequest    // of a Claim; the transaction of another call may run it
+	Selects       func(queue string) bool // further queues that a Claim with patterns may take jobs of; nil: none
+	IDs           []sojourn.ID            // the jobs whose end a Find waits for
 
 	// Answer has the jobs of a Claim whose request was run by the transaction of another call. It
 	// is nil if there were none. Read it after Block.
@@ -106,9 +107,13 @@ func (h *Hub) Publish(t *txn.Tx) {
 	defer h.mu.Unlock()
 	for p, n := range t.Events.Ready {
 		for _, w := range h.waiters {
-			if n > 0 && slices.Contains(w.Queues, p.Queue) && slices.Contains(w.Kinds, p.Kind) && w.signal() {
+			if !slices.Contains(w.Kinds, p.Kind) {
+				continue
+			}
+			if n > 0 && slices.Contains(w.Queues, p.Queue) && w.signal() {
 				n--
 			}
+			w.selected(p.Queue)
 		}
 	}
 	for q, n := range t.Events.Freed { // returned weight may start any kind
@@ -116,6 +121,7 @@ func (h *Hub) Publish(t *txn.Tx) {
 			if n > 0 && w.IDs == nil && (q == sojourn.AllQueues || slices.Contains(w.Queues, q)) && w.signal() {
 				n--
 			}
+			w.selected(q)
 		}
 	}
 	for _, id := range t.Events.Final {
@@ -130,9 +136,27 @@ func (h *Hub) Publish(t *txn.Tx) {
 			if slices.Contains(w.Queues, p.Queue) && slices.Contains(w.Pollable, p.Kind) {
 				h.opensBy(w, p.At)
 			}
+			if slices.Contains(w.Pollable, p.Kind) {
+				w.selected(p.Queue)
+			}
 		}
 	}
 	h.dueBy(t.Events.Due)
+}
+
+// Aim replaces the queues of a claim, which is awake: no other transaction runs its request.
+func (h *Hub) Aim(w *Waiter, queues []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	w.Queues, w.Request.Queues = queues, queues
+}
+
+// selected wakes a claim whose patterns select a queue that it does not look into yet. It does not
+// count as the claim of a job, because it may be unable to take it.
+func (w *Waiter) selected(queue string) {
+	if w.Selects != nil && !slices.Contains(w.Queues, queue) && w.Selects(queue) {
+		w.signal()
+	}
 }
 
 // FoundNothing records what an empty claim has read: when the next job is due, and when a gate

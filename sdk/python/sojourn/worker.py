@@ -46,7 +46,7 @@ REFUSALS = ("invalid", "too_large", "body_too_large", "invalid_json", "invalid_u
 class Worker:
     """Runs handlers in ``concurrency`` threads, and coroutines in one event loop with as many at a time.
 
-    ``queues`` are taken in this order. ``lease`` is how long a dead worker keeps its jobs: 1 s to 1 h, default 30 s; a living one extends every
+    ``queues`` are taken in this order: names, patterns such as ``payments-*`` and exclusions such as ``!payments-test``. ``lease`` is how long a dead worker keeps its jobs: 1 s to 1 h, default 30 s; a living one extends every
     third of it. ``grace`` is how long handlers may go on after a stop: default 30 s. ``name`` is for people: default host-pid. ``heartbeat``
     says what extends the leases: ``"thread"``, the default, or ``"process"``, for handlers that hold Python's global lock for longer than a
     sixth of the lease and would lose it otherwise (POSIX only).

@@ -14,7 +14,7 @@ export type Handler = (job: RunningJob) => unknown;
 export interface WorkerOptions {
   /** Handlers that run at the same time. Default 10. */
   concurrency?: number;
-  /** In the order in which to look. Default: "default". */
+  /** In the order in which to look: names, patterns such as `payments-*` and exclusions such as `!payments-test`. Default: "default". */
   queues?: string[];
   /** Seconds for which a dead worker keeps its jobs: 1 to 3600, default 30. A living one extends every third of it. */
   lease?: number;

@@ -187,21 +187,3 @@ func (f queueFlags) apply(given func(string) bool, s *sojourn.QueueSettings) {
 	parse.Set(given("failed-age"), &s.Retention.FailedAge, f.failedAge)
 	parse.Set(given("failed-count"), &s.Retention.FailedCount, f.failedCount)
 }
-
-func (a *app) forgetCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "forget QUEUE...", Short: "remove empty queues", Args: cobra.MinimumNArgs(1)}
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return a.With(func(c *sojourn.Client) error {
-			for _, name := range args {
-				if err := c.Store().ForgetQueue(cmd.Context(), name); err != nil {
-					return err
-				}
-				if err := a.Printf("queue %s is forgotten\n", name); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	}
-	return cmd
-}

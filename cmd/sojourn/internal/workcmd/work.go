@@ -75,7 +75,7 @@ func (a *app) command() *cobra.Command {
 	fl := cmd.Flags()
 	fl.StringArrayVar(&f.kinds, "kind", nil, "`KIND` of jobs to run; may be repeated")
 	fl.StringVar(&f.program, "exec", "", "the `PROGRAM`; put a command with arguments after --; no shell is involved")
-	fl.StringArrayVar(&f.o.Queues, "queue", []string{sojourn.DefaultQueue}, "`QUEUE` to claim from; may be repeated, earlier queues come first")
+	fl.StringArrayVar(&f.o.Queues, "queue", []string{sojourn.DefaultQueue}, "`QUEUE` to claim from, a pattern such as payments-* or an exclusion such as !payments-test; may be repeated, earlier ones come first")
 	fl.IntVar(&f.o.Concurrency, "concurrency", worker.DefaultConcurrency, "maximum total weight of jobs that run at the same time")
 	fl.DurationVar(&f.timeout, "timeout", 0, "time limit of one run (default none; the job's own time limits apply too)")
 	fl.DurationVar(&f.o.Grace, "grace", worker.DefaultGrace, "how long programs may continue after SIGTERM; 0 = not at all")

@@ -11,5 +11,5 @@ import (
 // Trials are all cases of the package.
 func Trials() []kit.Trial {
 	return slices.Concat(claimTrials, repeatTrials, orderTrials, leaseTrials, saveTrials, fenceTrials, handTrials,
-		blockedTrials, pollTrials)
+		blockedTrials, pollTrials, patternTrials)
 }

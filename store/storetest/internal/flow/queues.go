@@ -370,16 +370,16 @@ func settingsOfTenants(s *kit.Scene) {
 
 func queueForget(s *kit.Scene) {
 	s.SetQueue("empty", sojourn.QueueSettings{Paused: true})
-	s.Must(s.Store.ForgetQueue(s.Ctx, "empty"), "ForgetQueue")
+	s.Must(s.Forget("empty"), "ForgetQueue")
 	_, err := s.Store.Queues(s.Ctx, "empty")
 	s.Is(err, sojourn.ErrNotFound, "a forgotten queue")
 	c := s.Running(sojourn.Queue("used"))
-	s.Is(s.Store.ForgetQueue(s.Ctx, "used"), sojourn.ErrConflict, "forgetting a queue with a running job")
+	s.Is(s.Forget("used"), sojourn.ErrConflict, "forgetting a queue with a running job")
 	s.Finish(kit.Completed(c), sojourn.Completed)
-	s.Is(s.Store.ForgetQueue(s.Ctx, "used"), sojourn.ErrConflict, "forgetting a queue with a final job")
+	s.Is(s.Forget("used"), sojourn.ErrConflict, "forgetting a queue with a final job")
 	s.Advance(sojourn.IDLife + time.Second)
 	s.Edit(c.Job.ID, sojourn.Edit{Action: sojourn.EditPurge})
-	s.Must(s.Store.ForgetQueue(s.Ctx, "used"), "ForgetQueue")
+	s.Must(s.Forget("used"), "ForgetQueue")
 	s.Enqueue(sojourn.Queue("empty")) // it comes back without its old settings
 	kit.Same(s, "paused", s.Queue("empty").Settings.Paused, false)
 }

@@ -11,5 +11,5 @@ import (
 // Trials are all cases of the package.
 func Trials() []kit.Trial {
 	return slices.Concat(queueTrials, pauseTrials, flowTrials, walkTrials, groupTrials, flowLifeTrials, paceTrials,
-		throttleTrials, whyTrials)
+		throttleTrials, whyTrials, forgetTrials)
 }

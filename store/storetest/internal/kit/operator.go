@@ -70,3 +70,9 @@ func (s *asOperator) InFlight(want int64, when string) {
 		s.Fatalf("%s: the queue has %d in flight, want %d", when, got, want)
 	}
 }
+
+// Forget removes an empty queue.
+func (s *asOperator) Forget(name string) error {
+	_, err := s.Store.ForgetQueue(s.Ctx, name, sojourn.ForgetOptions{})
+	return err
+}

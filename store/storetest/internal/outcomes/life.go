@@ -97,7 +97,7 @@ func closed(s *kit.Scene) {
 		"Log":         func() error { _, err := s.Store.Log(ctx, j.ID); return err },
 		"Queues":      func() error { _, err := s.Store.Queues(ctx); return err },
 		"SetQueue":    func() error { return sojourn.NewClient(s.Store).Queues().Set(ctx, "q", sojourn.QueueSettings{}) },
-		"ForgetQueue": func() error { return s.Store.ForgetQueue(ctx, "q") },
+		"ForgetQueue": func() error { _, err := s.Store.ForgetQueue(ctx, "q", sojourn.ForgetOptions{}); return err },
 		"Inbox":       func() error { _, err := s.Store.Inbox(ctx, sojourn.InboxFilter{}); return err },
 		"Sweep":       func() error { _, err := s.Store.Sweep(ctx, 10); return err },
 		"Status":      func() error { _, err := s.Store.Status(ctx); return err },

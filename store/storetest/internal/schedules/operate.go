@@ -19,6 +19,8 @@ var operateTrials = []kit.Trial{
 	{Name: "a declaration keeps what an operator has set", Law: "The same declaration changes nothing, another one is stored; a pause stays.",
 		Covers: "spec:N6", Run: declareKeeps},
 	{Name: "a schedule outlives its jobs", Law: "Cancelling a job does not stop its schedule; deleting a schedule does not stop its job.", Covers: "spec:N5", Run: outlives},
+	{Name: "a schedule goes on whatever its job comes to", Law: "With each overlap the next tick makes a job after one that was cancelled, has failed or was purged.", Covers: "spec:N4 spec:N5", Run: goesOn},
+	{Name: "catch_up at the end of a pause", Law: "A pause makes no burst: at its end as many of the latest ticks run as catch_up says.", Covers: "spec:N6 inv:E4", Run: pauseCatchUp},
 	{Name: "run now", Law: "It makes one job at once, also during a pause, and keeps the next tick.", Covers: "spec:N6", Run: runNow},
 	{Name: "schedules are listed", Law: "By prefix and name, in pages, in the order of their names; a test stores nothing.", Covers: "spec:N6", Run: listed},
 	{Name: "the next ticks of a queue", Law: "Peek shows the next tick of each schedule as a virtual job, and writes nothing.", Covers: "spec:O2", Run: peeked},
@@ -136,6 +138,64 @@ func outlives(s *kit.Scene) {
 	s.Finish(sojourn.Outcome{Lease: running.Lease, Type: sojourn.OutcomeCompleted}, sojourn.Completed)
 	until(s, "09:50")
 	ticked(s, "09:10", "09:20")
+}
+
+func goesOn(s *kit.Scene) {
+	ends := map[string]func(s *kit.Scene, id sojourn.ID){
+		"cancelled before it runs": func(s *kit.Scene, id sojourn.ID) { s.Cancel(id) },
+		"cancelled while it runs":  func(s *kit.Scene, id sojourn.ID) { s.Claim(kit.Leased(time.Hour)); s.Cancel(id) },
+		"failed":                   func(s *kit.Scene, id sojourn.ID) { s.Finish(kit.Abort(s.Claim()), sojourn.Failed) },
+		"purged": func(s *kit.Scene, id sojourn.ID) {
+			s.Cancel(id)
+			s.Advance(sojourn.IDLife + time.Second)
+			s.Edit(id, sojourn.Edit{Action: sojourn.EditPurge})
+		},
+	}
+	for _, o := range []schedule.Overlap{schedule.OverlapAllow, schedule.OverlapSkip, schedule.OverlapQueue, schedule.OverlapCancelPrevious} {
+		for what, end := range kit.InOrder(ends) {
+			again(s)
+			d := nightly("0 * * * *")
+			d.Overlap = o
+			set(s, d)
+			until(s, "10:00")
+			end(s, made(s, "nightly")[0].ID)
+			for _, clock := range []string{"11:00", "12:00"} {
+				until(s, clock)
+				jobs := made(s, "nightly")
+				if len(jobs) == 0 || jobs[len(jobs)-1].ScheduledFor.UTC().Format("15:04") != clock {
+					s.Fatalf("overlap %s, a job that was %s: the tick at %s made no job", o, what, clock)
+				}
+				finishAll(s)
+			}
+		}
+	}
+}
+
+func pauseCatchUp(s *kit.Scene) {
+	for _, p := range []struct {
+		catchUp int
+		want    string
+	}{{schedule.NoCatchUp, "09:10"}, {0, "09:10 10:00"}, {1, "09:10 10:00"}, {3, "09:10 09:40 09:50 10:00"}, {schedule.MaxCatchUp, "09:10 09:20 09:30 09:40 09:50 10:00"}} {
+		again(s)
+		c := calls(s)
+		d := nightly("*/10 * * * *")
+		d.CatchUp = p.catchUp
+		set(s, d)
+		until(s, "09:10")
+		s.Must(c.Pause(s.Ctx, "nightly"), "Pause")
+		until(s, "10:05")
+		ticked(s, "09:10")
+		edited := nightly("*/10 * * * *", sojourn.Priority(3)) // an edit during a pause neither ends it nor loses ticks
+		edited.CatchUp = p.catchUp
+		kit.Same(s, "paused after an edit", set(s, edited).Paused, true)
+		s.Sweep()
+		ticked(s, "09:10")
+		s.Must(c.Resume(s.Ctx, "nightly"), "Resume")
+		s.Sweep()
+		ticked(s, strings.Fields(p.want)...)
+		until(s, "10:10")
+		ticked(s, append(strings.Fields(p.want), "10:10")...)
+	}
 }
 
 func runNow(s *kit.Scene) {
@@ -324,7 +384,7 @@ func revoked(s *kit.Scene) {
 func notForgotten(s *kit.Scene) {
 	s.SetQueue(kit.Queue, sojourn.QueueSettings{})
 	set(s, nightly("@daily"))
-	s.Is(s.Store.ForgetQueue(s.Ctx, kit.Queue), sojourn.ErrConflict, "ForgetQueue of a queue with a schedule")
+	s.Is(s.Forget(kit.Queue), sojourn.ErrConflict, "ForgetQueue of a queue with a schedule")
 	s.Must(calls(s).Delete(s.Ctx, "nightly"), "Delete")
-	s.Must(s.Store.ForgetQueue(s.Ctx, kit.Queue), "ForgetQueue")
+	s.Must(s.Forget(kit.Queue), "ForgetQueue")
 }

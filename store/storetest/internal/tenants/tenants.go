@@ -345,13 +345,13 @@ func queueLimit(s *kit.Scene) {
 	f := alice.Reports(kit.Follow(run, in(alice, "h")...), driver.FinishRefused)
 	s.Refused(f.Err, sojourn.CodeQueueLimit, "a next job in another queue")
 	alice.Finish(kit.Completed(run), sojourn.Completed)
-	empty := s.Store.ForgetQueue(s.Ctx, "c")
+	empty := s.Forget("c")
 	s.Is(empty, sojourn.ErrConflict, "ForgetQueue with a job")
 	gone := alice.Claim(kit.From("e"), kit.By("alice/w"))
 	alice.Finish(kit.Completed(gone), sojourn.Completed)
 	s.Advance(sojourn.IDLife + time.Second)
 	s.Edit(gone.Job.ID, sojourn.Edit{Action: sojourn.EditPurge})
-	s.Must(s.Store.ForgetQueue(s.Ctx, "e"), "ForgetQueue")
+	s.Must(s.Forget("e"), "ForgetQueue")
 	alice.IDs = nil
 	alice.Put(alice.Job(sojourn.Queue("h"))) // there is room again
 }
