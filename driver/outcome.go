@@ -59,6 +59,9 @@ func ValidOutcome(o *sojourn.Outcome, maxBytes int) error {
 
 // validNext checks the jobs that an outcome stores. Children have names, each one of its own.
 func validNext(o *sojourn.Outcome, maxBytes int) error {
+	if len(o.Next) > sojourn.MaxBatch {
+		return sojourn.Invalid("next", "%d jobs exceed the limit of %d", len(o.Next), sojourn.MaxBatch)
+	}
 	names := map[string]bool{}
 	for i := range o.Next {
 		if o.Next[i].ID < 0 {
@@ -79,9 +82,6 @@ func validNext(o *sojourn.Outcome, maxBytes int) error {
 		if w := o.Wait; w.Mode != 0 || len(w.Keys) > 0 || w.Beat != 0 || w.Poll != (sojourn.Backoff{}) {
 			return sojourn.Invalid("wait", "of the outcome await_jobs has nothing but within")
 		}
-	}
-	if len(o.Next) > sojourn.MaxBatch {
-		return sojourn.Invalid("next", "%d jobs exceed the limit of %d", len(o.Next), sojourn.MaxBatch)
 	}
 	return nil
 }

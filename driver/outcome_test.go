@@ -31,7 +31,7 @@ func TestValidOutcome(t *testing.T) {
 		{"an empty key", sojourn.Outcome{Wait: key("a", "")}, sojourn.CodeInvalid, "wait.keys"},
 		{"a key with a control character", sojourn.Outcome{Wait: key("a\n")}, sojourn.CodeInvalid, "wait.keys"},
 		{"65 keys", sojourn.Outcome{Wait: key(strings.Split(strings.Repeat("k ", 64)+"k", " ")...)}, sojourn.CodeInvalid, "wait.keys"},
-		{"next without an id", sojourn.Outcome{Next: []sojourn.Job{*sojourn.NewJob("k", nil)}}, sojourn.CodeInvalid, "next"},
+		{"next with a negative id", sojourn.Outcome{Next: []sojourn.Job{*sojourn.NewJob("k", nil, sojourn.WithID(-1))}}, sojourn.CodeInvalid, "next"},
 		{"a bad next", sojourn.Outcome{Next: next(sojourn.Weight(-1))}, sojourn.CodeInvalid, "weight"},
 		{"next with too large args", sojourn.Outcome{Next: next(func(j *sojourn.Job) { j.Args = make([]byte, big+1) })}, sojourn.CodeTooLarge, "args"},
 		{"an unknown type", sojourn.Outcome{Type: "done"}, sojourn.CodeInvalid, "type"},

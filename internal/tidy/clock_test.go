@@ -28,7 +28,7 @@ var allowances = []allowance{
 	{"internal/sqlstore/claim/patterns.go", []string{"math/rand/v2"}, "the order of the queues of a pattern, drawn from the worker's id and the number of its claim"},
 	{"internal/sqlstore/gate/throttle.go", []string{"time.Now", "time.Since"}, "the time budget of throttlers, which are code of users"},
 	{"internal/sqlstore/groupcommit/lane.go", []string{"time.Now", "time.Since"}, "how long a transaction took: the batching delay of the next one is a part of that"},
-	{"internal/sqlstore/txn/deadrows.go", []string{"time.Now", "time.Since"}, "how long a vacuum took: the next one waits a multiple of that"},
+	{"internal/sqlstore/vacuum/vacuum.go", []string{"time.Now", "time.Since"}, "how long a vacuum took: the next one waits a multiple of that"},
 	{"internal/sqlstore/store.go", []string{"crypto/rand"}, "the name of an instance and the secret of its tokens, drawn once"},
 	{"internal/migration/migrationtest/...", []string{"math/rand/v2"}, "the moment at which a process of a test dies"},
 	{"internal/sqlstore/cachetest/...", []string{"time.Since"}, "a test compares the times of a store with the machine's clock"},

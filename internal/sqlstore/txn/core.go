@@ -12,6 +12,7 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/clock"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/vacuum"
 	"github.com/sojourn-queue/sojourn/throttle"
 )
 
@@ -72,7 +73,7 @@ type Core struct {
 	Done     chan struct{}         // closed when the store closes
 	closing  sync.Once
 
-	dead    deadRows
+	dead    vacuum.Trigger
 	Workers Workers
 	Caches  Caches
 }
@@ -166,3 +167,6 @@ func (s *Core) sql(q string) string {
 	s.Caches.texts.Store(q, text)
 	return text
 }
+
+// NoteDead counts the dead rows of a committed transaction (Events.Dead).
+func (s *Core) NoteDead(dead int) { s.dead.Note(s.DB, s.Done, dead) }

@@ -1,4 +1,4 @@
-package txn
+package vacuum
 
 import (
 	"context"
@@ -30,9 +30,10 @@ func (d *slowVacuum) Vacuum(ctx context.Context) error {
 func TestVacuumRests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &slowVacuum{takes: time.Second}
-		s := &Core{DB: db, Done: make(chan struct{})}
+		done := make(chan struct{})
+		var c Trigger
 		for range 5 * 60 { // a minute
-			s.NoteDead(vacuumRows / 5)
+			c.Note(db, done, vacuumRows/5)
 			time.Sleep(200 * time.Millisecond)
 		}
 		if db.began != 3 { // after 0.8 s, and each 20 s
@@ -40,7 +41,7 @@ func TestVacuumRests(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		db.takes = time.Hour
-		s.NoteDead(vacuumRows - 1)
+		c.Note(db, done, vacuumRows-1)
 		synctest.Wait()
 		if db.began != 4 { // dead rows of the meantime count
 			t.Errorf("%d times in all", db.began)
