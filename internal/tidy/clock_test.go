@@ -22,6 +22,7 @@ var allowances = []allowance{
 	{"store/sqlite/...", []string{"time.Now", "time.Since", "time.Until", "crypto/rand"}, "the store's clock; the name of an instance, its secret"},
 	{"store/postgres/postgres.go", []string{"time.Now"}, "this machine's clock, which the store compares with the database's"},
 	{"store/postgres/link.go", []string{"time.Now", "time.Since"}, "how long a message has been under way, on the monotonic clock"},
+	{"store/postgres/notify.go", []string{"time.Now", "time.Since"}, "pauses between messages of one connection"},
 	{"store/postgres/migrate.go", []string{"time.Now"}, "when a migration ran, for people"},
 	{"internal/sqlstore/clock/clock.go", []string{"time.Now", "time.Since", "time.Until"}, "the store's clock"},
 	{"internal/sqlstore/gate/throttle.go", []string{"time.Now", "time.Since"}, "the time budget of throttlers, which are code of users"},
