@@ -150,9 +150,12 @@ type Status struct {
 	MaxBytes   int       `json:"max_bytes"`
 	Now        time.Time `json:"now"`   // the store's clock
 	Clock      string    `json:"clock"` // "steady", or how often it was set forward and back
-	Bytes      int64     `json:"bytes"` // on disk
-	WALBytes   int64     `json:"wal_bytes"`
-	Commits    int64     `json:"commits"` // transactions that this open store has committed; a group commit counts once
+	// Wakeups is how commits of other processes wake blocked calls: "notify" and "inotify" at once,
+	// "poll" when they poll next, "" if there are no other processes.
+	Wakeups  string `json:"wakeups"`
+	Bytes    int64  `json:"bytes"` // on disk
+	WALBytes int64  `json:"wal_bytes"`
+	Commits  int64  `json:"commits"` // transactions that this open store has committed; a group commit counts once
 }
 
 // Limits of a throttler.

@@ -112,3 +112,17 @@ type Vacuumer interface {
 	// Vacuum removes the dead tuples of the hot tables. It blocks no readers or writers.
 	Vacuum(ctx context.Context) error
 }
+
+// Signaler is an optional ability of a DB whose processes tell each other of their commits, so that
+// a blocked call need not wait for the next poll. Signals are hints: any of them may be lost, and
+// polling Version alone is correct. Safe for concurrent use.
+type Signaler interface {
+	// Watch calls heard when another process has committed, until stop is called. topics says what
+	// for, in the words of that process; nil if it is not known.
+	Watch(heard func(topics []string)) (stop func())
+	// Signal tells other processes that watch. It does not block; signals that follow each other
+	// quickly are joined.
+	Signal(topics []string)
+	// Signals is the way in use: "notify", "inotify", or "poll" if signals do not work now.
+	Signals() string
+}

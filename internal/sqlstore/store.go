@@ -194,6 +194,9 @@ func (s *Store) Status(ctx context.Context) (sojourn.Status, error) {
 	}
 	st := sojourn.Status{Store: d.Name, Location: d.Location, Version: d.Version, Durability: d.Durability, Instance: s.core.Instance,
 		MaxBytes: s.core.Cfg.MaxBytes, Bytes: d.Bytes, WALBytes: d.WALBytes, Commits: d.Commits}
+	if signals, ok := s.core.DB.(sqldb.Signaler); ok {
+		st.Wakeups = signals.Signals()
+	}
 	err = s.core.View(ctx, func(t *txn.Tx) error {
 		st.Now, st.Clock = jobrow.Time(t.Now), s.core.Clock.Describe()
 		var schema migrate.Schema

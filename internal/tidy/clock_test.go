@@ -23,6 +23,7 @@ var allowances = []allowance{
 	{"store/sqlite/...", []string{"time.Now", "time.Since", "time.Until", "crypto/rand"}, "the store's clock; the name of an instance, its secret"},
 	{"store/postgres/postgres.go", []string{"time.Now"}, "this machine's clock, which the store compares with the database's"},
 	{"store/postgres/link.go", []string{"time.Now", "time.Since"}, "how long a message has been under way, on the monotonic clock"},
+	{"store/postgres/notify.go", []string{"time.Now", "time.Since"}, "pauses between messages of one connection"},
 	{"store/postgres/migrate.go", []string{"time.Now"}, "when a migration ran, for people"},
 	{"internal/sqlstore/clock/clock.go", []string{"time.Now", "time.Since", "time.Until"}, "the store's clock"},
 	{"internal/sqlstore/claim/patterns.go", []string{"math/rand/v2"}, "the order of the queues of a pattern, drawn from the worker's id and the number of its claim"},

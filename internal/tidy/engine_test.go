@@ -17,7 +17,7 @@ var engine = []string{
 }
 
 // engineTests are packages that only tests use.
-var engineTests = []string{"cachetest", "checktest", "clocktest", "gatedtest", "ticktest"}
+var engineTests = []string{"cachetest", "checktest", "clocktest", "gatedtest", "ticktest", "waketest"}
 
 // engineOrder finds imports against the order, and packages without a place in it.
 func engineOrder(f *file) (found []string) {

@@ -195,7 +195,7 @@ func importDirection(f *file) (found []string) {
 // tests.
 func testModules(f *file) (found []string) {
 	if f.isTest() || covers("store/storetest/...", f.dir()) ||
-		slices.Contains([]string{"source/sourcetest", "internal/proctest", "internal/pgtest", "internal/brokertest", "internal/sqlstore/gatedtest", "internal/sqlstore/clocktest", "internal/sqlstore/ticktest",
+		slices.Contains([]string{"source/sourcetest", "internal/proctest", "internal/pgtest", "internal/brokertest", "internal/sqlstore/gatedtest", "internal/sqlstore/clocktest", "internal/sqlstore/ticktest", "internal/sqlstore/waketest",
 			"internal/sqlstore/checktest", "internal/sqlstore/cachetest"}, f.dir()) {
 		return nil
 	}

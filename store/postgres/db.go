@@ -69,6 +69,7 @@ type DB struct {
 	closing  chan struct{} // closed by Close
 	barrier  barrier
 	limits   limits
+	notifier *notifier
 
 	readLimit time.Duration // of a View; tests make it shorter
 }

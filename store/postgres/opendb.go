@@ -49,6 +49,7 @@ func openDB(ctx context.Context, address string, o options) (_ *DB, err error) {
 	}
 	d := &DB{tables: o.tables(), prefix: o.prefix, same: newSameness(), location: location(cfg.ConnConfig, o), limits: o.limits,
 		writing: make(chan struct{}, o.split.writers), reading: make(chan struct{}, o.split.readers), closing: make(chan struct{}), readLimit: readLimit}
+	d.notifier = newNotifier(d)
 	if d.dialect, err = newDialect(o); err != nil {
 		return nil, err
 	}

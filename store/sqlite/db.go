@@ -40,6 +40,7 @@ type DB struct {
 
 	commits atomic.Int64 // in memory, that changed something
 	updates atomic.Int64 // that have committed
+	writes  atomic.Int64 // the begin and the end of each transaction that may write: odd while one is under way
 	log     walLog
 	places  []place // the files that are open; none in memory
 
@@ -137,6 +138,8 @@ func (d *DB) update(ctx context.Context, fn func(sqldb.Conn) error) (silent bool
 	if d.memory() {
 		return false, d.updateMemory(ctx, c, fn)
 	}
+	d.writes.Add(1)
+	defer d.writes.Add(1)
 	if err := c.transact(ctx, c.text("begin immediate"), c.text("commit"), fn); err != nil {
 		return false, err
 	}

@@ -23,6 +23,7 @@ func (s *Operator) DrainWorker(ctx context.Context, worker string) error {
 	_, err := txn.Do(ctx, s.core, drainOp, 1, worker)
 	if err == nil {
 		s.hub.WakeAll()
+		s.hub.SignalAll()
 	}
 	return err
 }

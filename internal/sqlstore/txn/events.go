@@ -21,6 +21,7 @@ type Events struct {
 	Recheck []KindKey         // see NoteRecheck
 	After   []func()          // functions to call
 	Dead    int               // dead tuples that it leaves in sj_live
+	Foreign bool              // another connection has committed since the transaction before
 }
 
 // Poll is the next poll step of a job, at a time in microseconds.

@@ -39,6 +39,7 @@ func (k *localRows) Open(t *Tx) error {
 	}
 	if version != k.version {
 		k.free = nil
+		t.Events.Foreign = true
 	}
 	if version != k.version || k.rows == nil || len(k.rows) > maxCachedRows {
 		k.version, k.rows = version, map[sojourn.ID]*jobrow.Row{}

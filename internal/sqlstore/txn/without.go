@@ -22,13 +22,14 @@ type Without struct {
 	ClaimInEnqueue bool // pending inserts that a claim of their transaction starts, and blocked claims that it runs
 	BatchingDelay  bool
 	FinishLane     bool
+	Signals        bool // wake-ups by the commits of other processes; polling alone is left
 }
 
 // Names of the switches, in the order of switches.
-var switchNames = []string{"queue-cache", "row-cache", "local-rows", "bulk-start", "prefetch", "claim-in-enqueue", "batching-delay", "finish-lane"}
+var switchNames = []string{"queue-cache", "row-cache", "local-rows", "bulk-start", "prefetch", "claim-in-enqueue", "batching-delay", "finish-lane", "signals"}
 
 func (w *Without) switches() []*bool {
-	return []*bool{&w.QueueCache, &w.RowCache, &w.LocalRows, &w.BulkStart, &w.Prefetch, &w.ClaimInEnqueue, &w.BatchingDelay, &w.FinishLane}
+	return []*bool{&w.QueueCache, &w.RowCache, &w.LocalRows, &w.BulkStart, &w.Prefetch, &w.ClaimInEnqueue, &w.BatchingDelay, &w.FinishLane, &w.Signals}
 }
 
 // WithoutAll has every optimisation switched off.

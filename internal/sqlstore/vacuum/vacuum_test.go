@@ -46,7 +46,7 @@ func TestVacuumRests(t *testing.T) {
 		if db.began != 4 { // dead rows of the meantime count
 			t.Errorf("%d times in all", db.began)
 		}
-		s.Close()
+		close(done)
 		synctest.Wait()
 		if db.err != context.Canceled {
 			t.Errorf("a vacuum of a store that closes: %v", db.err)

@@ -3,9 +3,9 @@
 //
 // A [Hub] knows the [Waiter] of each blocked call. After each commit of this process the store
 // gives it the events of the transaction, and it wakes the calls that they concern. Timers wake
-// calls when a job is due or a gate opens. Commits of other processes are found by polling the
-// version of the database. A wake-up is a hint (docs/decisions/005): the call that is woken reads
-// the database, so a lost or a wrong hint delays it by one poll at most.
+// calls when a job is due or a gate opens. Commits of other processes are found by the signals of
+// the database, and by polling its version. A wake-up is a hint (docs/decisions/005): the call that
+// is woken reads the database, so a lost or a wrong hint delays it by one poll at most.
 //
 // The hub is also where a transaction that makes jobs ready finds blocked claims, and runs them
 // itself. Their callers then get a [ClaimAnswer] without a transaction of their own.
@@ -36,6 +36,7 @@ type Hub struct {
 	running bool       // the poll loop runs
 	due     int64      // the earliest wake_at that is known; 0 = none
 	sleeps  int64      // when the poll loop checks the times again; 0 = at once
+	foreign bool       // another process has committed, and the poll loop is to wake all calls
 
 	sooner chan struct{} // capacity 1: ends the sleep of the poll loop
 }
@@ -103,8 +104,12 @@ func (h *Hub) Block(ctx context.Context, w *Waiter, wait time.Duration, read fun
 // Publish wakes the calls that the events of a committed transaction concern: for each ready job
 // one claim, for freed weight as many claims, and every Find of a job that became final.
 func (h *Hub) Publish(t *txn.Tx) {
+	h.signalOthers(&t.Events)
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if t.Events.Foreign {
+		h.noteForeign()
+	}
 	for p, n := range t.Events.Ready {
 		for _, w := range h.waiters {
 			if !slices.Contains(w.Kinds, p.Kind) {
@@ -327,13 +332,15 @@ func (h *Hub) wakeBy(us int64) {
 	}
 }
 
-// poll is the poll loop. It checks for commits of other processes every txn.Config.Poll, and wakes
-// calls when known times are reached.
+// poll is the poll loop. It checks for commits of other processes every txn.Config.Poll, and sooner
+// after a signal; and it wakes calls when known times are reached.
 func (h *Hub) poll() {
-	tick := time.NewTicker(h.core.Cfg.Poll)
+	every := h.pollEvery()
+	tick := time.NewTicker(every)
 	defer tick.Stop()
-	timer := time.NewTimer(h.core.Cfg.Poll)
+	timer := time.NewTimer(every)
 	defer timer.Stop()
+	defer h.watch()()
 	version, _ := h.core.DB.Version(context.Background()) // an error shows as a change below
 	h.WakeAll()                                           // they may have read before the version
 	for {
@@ -346,9 +353,17 @@ func (h *Hub) poll() {
 		case <-timer.C:
 			continue
 		case <-h.sooner:
+			if h.takeForeign() {
+				h.WakeAll()
+				h.rest()
+			}
 			continue
 		case <-tick.C:
 		case <-h.core.Done:
+		}
+		if now := h.pollEvery(); now != every {
+			every = now
+			tick.Reset(every)
 		}
 		if v, err := h.core.DB.Version(context.Background()); err != nil || v != version {
 			version = v
