@@ -42,11 +42,8 @@ type Ending struct {
 func (e Ending) Clear(t *txn.Tx) (open bool, err error) {
 	var children, actions, parents sqldb.Ints
 	set := func(child int64, action sojourn.OnFailure) {
-		for i, a := range onFailure {
-			if a == action {
-				children, actions, parents = append(children, child), append(actions, int64(i)), append(parents, int64(e.Job))
-			}
-		}
+		n := int64(slices.Index(onFailure, action))
+		children, actions, parents = append(children, child), append(actions, n), append(parents, int64(e.Job))
 	}
 	var hindered []string
 	if t.Concurrent() { // dependents are locked before the edges that name them

@@ -274,7 +274,7 @@ func childrenRefused(s *kit.Scene) {
 	for what, change := range map[string]func(o *sojourn.Outcome){
 		"a child without a name":  func(o *sojourn.Outcome) { o.Next[1].Name = "" },
 		"two with the same name":  func(o *sojourn.Outcome) { o.Next[1].Name = "good" },
-		"a child without an id":   func(o *sojourn.Outcome) { o.Next[1].ID = 0 },
+		"a child with a wrong id": func(o *sojourn.Outcome) { o.Next[1].ID = -1 },
 		"a queue that is no name": func(o *sojourn.Outcome) { o.Next[1].Queue = "no name" },
 		"a negative wait":         func(o *sojourn.Outcome) { o.Wait.Within = -1 },
 		"a wait with keys":        func(o *sojourn.Outcome) { o.Wait.Keys = []string{"k"} },

@@ -147,6 +147,7 @@ func cancelNamed(s *kit.Scene) {
 	waiting = s.Enqueue(sojourn.DependsOn(parent))
 	s.Edited(parent, sojourn.Edit{Action: sojourn.EditCancel, Dependents: sojourn.DependentsRelease}, sojourn.Cancelled)
 	s.State(waiting, sojourn.Ready)
+	s.Finds(sojourn.Filter{ParentsOf: waiting}, parent) // as a dependency, and not as an awaited child
 
 	parent = s.Enqueue()
 	waiting = s.Enqueue(sojourn.DependsOn(parent))

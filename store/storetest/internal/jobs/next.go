@@ -58,11 +58,12 @@ func nextSameKey(s *kit.Scene) {
 
 func nextInvalid(s *kit.Scene) {
 	c := s.Running()
-	withoutID := *sojourn.NewJob(kit.Kind, nil)
+	negative := s.Job()
+	negative.ID = -1
 	never := s.Job()
 	never.ID = 1 << 50
 	good := s.Job()
-	for what, bad := range map[string]sojourn.Job{"without an id": withoutID, "with an id that was not leased": never} {
+	for what, bad := range map[string]sojourn.Job{"with a negative id": negative, "with an id that was not leased": never} {
 		f := s.Reports(kit.Follow(c, good, bad), driver.FinishRefused)
 		s.Refused(f.Err, sojourn.CodeInvalid, what)
 	}

@@ -189,7 +189,7 @@ func awaitedKeyOutlives(s *kit.Scene) {
 		s.Cancel(c.Job.ID)
 		jobs = append(jobs, c.Job.ID)
 	}
-	s.Advance(sojourn.IDLife)
+	s.Advance(sojourn.IDLife + time.Microsecond)
 	for i, holder := range []sojourn.ID{jobs[1], jobs[1], 0} { // after the newest, the oldest and the last one are gone
 		gone := jobs[[]int{2, 0, 1}[i]]
 		if item := s.Edit(gone, sojourn.Edit{Action: sojourn.EditPurge}); !item.Changed {
