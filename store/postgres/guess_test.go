@@ -165,6 +165,7 @@ func openCountedIn(t *testing.T, schema string) (s driver.Store, c *counted, off
 	c, off = &counted{}, &atomic.Int64{}
 	trace(t, db, c)
 	cfg := o.config()
+	cfg.Without.Signals = true // its messages are not those of a call
 	cfg.Now = func() time.Time { return time.Now().Add(time.Duration(off.Load())) }
 	if s, err = sqlstore.New(t.Context(), db, cfg); err != nil {
 		t.Fatal(err)

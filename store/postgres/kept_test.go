@@ -46,6 +46,7 @@ func openTuned(t testing.TB, change func(*sqlstore.Config), list ...Option) driv
 	}
 	db := &DB{pool: before.pool, dialect: before.dialect, location: before.location, tables: before.tables, prefix: before.prefix, server: before.server,
 		same: before.same, limits: o.limits, writing: make(chan struct{}, o.split.writers), reading: make(chan struct{}, o.split.readers), closing: make(chan struct{}), readLimit: readLimit}
+	db.notifier = newNotifier(db)
 	cfg := o.config()
 	change(&cfg)
 	s, err := sqlstore.New(ctx, &keptDB{DB: db}, cfg)
