@@ -298,6 +298,7 @@ func (d *DB) Close() error {
 	if d.closed.CompareAndSwap(false, true) {
 		close(d.closing)
 	}
+	d.notifier.close()
 	d.pool.Close() // waits for connections in use
 	return nil
 }

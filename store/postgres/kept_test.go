@@ -89,6 +89,7 @@ func (d *keptDB) Close() error {
 		return nil
 	}
 	d.over = true
+	d.notifier.close()
 	kept.Lock()
 	defer kept.Unlock()
 	if kept.free == nil {

@@ -40,10 +40,12 @@ type notifier struct {
 	db      *DB
 	channel string
 	key     int64
-	works   atomic.Bool // notifications arrive
+	works   atomic.Bool   // notifications arrive
+	ended   chan struct{} // closed when run has ended
 
 	mu        sync.Mutex // guards the fields below
-	running   bool
+	stop      func()     // ends run; nil before the first signal or watch
+	closed    bool
 	topics    []string // to be sent
 	watchers  map[int]func(topics []string)
 	next      int       // the number of the next watcher
@@ -57,7 +59,7 @@ func newNotifier(d *DB) *notifier {
 	h := fnv.New64a()
 	h.Write([]byte(d.tables))
 	key := h.Sum64()
-	return &notifier{db: d, channel: fmt.Sprintf("sojourn_%016x", key), key: int64(key), watchers: map[int]func([]string){}}
+	return &notifier{db: d, channel: fmt.Sprintf("sojourn_%016x", key), key: int64(key), ended: make(chan struct{}), watchers: map[int]func([]string){}}
 }
 
 // Signals implements sqldb.Signaler.
@@ -104,9 +106,13 @@ func (d *DB) Watch(heard func(topics []string)) (stop func()) {
 
 // start runs the connection, and interrupts its wait if kick is set. The caller holds mu.
 func (n *notifier) start(kick bool) {
-	if !n.running {
-		n.running = true
-		go n.run()
+	if n.closed {
+		return
+	}
+	if n.stop == nil {
+		ctx, cancel := context.WithCancel(context.Background())
+		n.stop = cancel
+		go n.run(ctx)
 	}
 	if kick {
 		n.kicked = true
@@ -116,17 +122,21 @@ func (n *notifier) start(kick bool) {
 	}
 }
 
-// run keeps the connection until the store is closed.
-func (n *notifier) run() {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	go func() {
-		select {
-		case <-n.db.closing:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
+// close ends the connection, and waits until it is closed.
+func (n *notifier) close() {
+	n.mu.Lock()
+	n.closed = true
+	stop := n.stop
+	n.mu.Unlock()
+	if stop != nil {
+		stop()
+		<-n.ended
+	}
+}
+
+// run keeps the connection until ctx ends.
+func (n *notifier) run(ctx context.Context) {
+	defer close(n.ended)
 	pause := reconnect
 	for ctx.Err() == nil {
 		began := time.Now()
