@@ -1,4 +1,4 @@
-# Targets: test test-all mutants check cross sim races conform crash crash-http faults outage overload silent soak fuzz calendar bench othersqlite
+# Targets: test test-all mutants check cross sim races conform crash crash-http faults outage overload silent soak fuzz calendar ticks bench othersqlite
 
 SHELL := /bin/bash
 FUZZTIME ?= 30s
@@ -22,7 +22,7 @@ PLATFORMS := darwin/arm64 windows/amd64
 # SQLite is C translated to Go. The race detector makes it 33 times slower and finds nothing of ours in it, so it goes without.
 RACEFLAGS := -race -gcflags='modernc.org/...=-race=false'
 
-.PHONY: test test-all mutants check vet demo-brokers test-brokers benchmodules outside staticcheck format generated cross sim races conform crash crash-http faults outage overload silent soak fuzz calendar bench othersqlite
+.PHONY: test test-all mutants check vet demo-brokers test-brokers benchmodules outside staticcheck format generated cross sim races conform crash crash-http faults outage overload silent soak fuzz calendar ticks bench othersqlite
 
 # The packages that make test runs a second time, with the race detector: the client, the limiter of connections, the engine without a database,
 # and the worker over a store in memory. Their concurrency is their own. The walks over the rules have one goroutine.
@@ -153,11 +153,14 @@ overload:
 soak:
 	SOJOURN_SOAK=$(SOAK) go test -vet=off -count=1 -timeout 3h -run '^TestSoak$$' -v ./internal/crash
 
-# Every clock change of every zone, against windows and ticks that are walked minute by minute, and the ticks of five processes on one file, of which some
-# are killed. make test-all runs it too, without the race detector. SOJOURN_CALENDAR=all go test -run TestTicksOfProcesses ./store/postgres takes longer.
+# Every clock change of every zone, against windows and ticks that are walked minute by minute. make test-all runs it too, without the race detector.
 calendar:
 	SOJOURN_CALENDAR=all go test -vet=off -count=1 -timeout 10m -v -run '^TestEveryTransition$$' ./internal/calendar ./internal/cron
-	SOJOURN_CALENDAR=all go test -vet=off -count=1 -timeout 30m -v -run '^TestTicksOfProcesses$$' ./store/sqlite
+
+# The ticks of five processes around every clock change, on one file of SQLite (five minutes) or on PostgreSQL (STORE=postgres, longer). Some of the processes
+# are killed, and their clocks are set. make test-all runs some of the clock changes.
+ticks:
+	SOJOURN_CALENDAR=all go test -vet=off -count=1 -timeout 90m -v -run '^TestTicksOfProcesses$$' ./store/$(STORE)
 
 fuzz:
 	@targets="$$(grep -roE --include='*_test.go' '^func Fuzz\w+' . | sort)"; \
