@@ -281,7 +281,6 @@ func (b *Batch) resolve(j *sojourn.Job) error {
 			return err
 		}
 	}
-	b.AssumeSettings(j.Queue, q.Layout)
 	j.Resolve(q.Defaults)
 	if j.Delay > 0 {
 		j.RunAt = jobrow.Time(b.Now + j.Delay.Microseconds())
