@@ -21,8 +21,8 @@ import (
 // calls and other goroutines. A job that is stored as running, as in rawAddStarted, needs one write
 // and one transaction less.
 const (
-	rawAddJob = `insert into sj_job (id, kind, key, grp, content_type, tags, meta, policy, orig_run_at_us, created_us, digest, args)
-		values (?1, 'bench', '', '', 'application/octet-stream', '', '', '', ?2, ?2, ?4, ?3)`
+	rawAddJob = `insert into sj_job (id, kind, key, grp, content_type, tags, meta, policy, origin, orig_run_at_us, created_us, digest, args)
+		values (?1, 'bench', '', '', 'application/octet-stream', '', '', '', '', ?2, ?2, ?4, ?3)`
 	rawAddLive = `insert into sj_live (id, queue, kind, key, state, r1, r2, priority, weight, run_at_us, wake_at_us, generation, epoch, worker,
 		deadline_us, history, has_data, updated_us) values (?1, 'bench', 'bench', '', 3, 100, ?2, 100, 1, ?2, 9223372036854775807, 1, 0, '', 0, 0, 0, ?2)`
 	rawAddStarted = `insert into sj_live (id, queue, kind, key, state, r1, r2, priority, weight, run_at_us, wake_at_us, generation, epoch, worker,
@@ -35,8 +35,8 @@ const (
 		where id in (select value from json_each(?4)) and state = 3`
 	rawEnd      = `delete from sj_live where id in (select value from json_each(?1)) and state = 4 and epoch = 1 and worker = ?2`
 	rawAddFinal = `insert into sj_final (id, queue, kind, key, state, priority, weight, run_at_us, generation, epoch, worker, attempt, failures, crashes,
-		history, has_data, finished_us, step_epoch, purpose, began_us, outcome, by_whom, reason, result_type, error, result)
-		values (?1, 'bench', 'bench', '', 7, 100, 1, ?2, 1, 1, ?3, 1, 0, 0, 1, 0, ?2, 1, 1, ?2, 'completed', '', '', '', x'', x'')`
+		history, has_data, finished_us, step_epoch, purpose, began_us, stage, outcome, by_whom, reason, result_type, error, result)
+		values (?1, 'bench', 'bench', '', 7, 100, 1, ?2, 1, 1, ?3, 1, 0, 0, 1, 0, ?2, 1, 1, ?2, 0, 'completed', '', '', '', x'', x'')`
 )
 
 const rawWorker = "bench-raw"
