@@ -23,10 +23,6 @@ const (
 	qAddJob = qInsertJob + ` on conflict (id) do nothing /*hit id*/`
 )
 
-// assume has the settings validated by which a job was resolved. Those of a refused job do not
-// count: a queue that only it names is not created.
-func (b *Batch) assume(j *sojourn.Job) { b.AssumeSettings(j.Queue, b.Rows[j.Queue].Layout) }
-
 // WriteJobs writes the calls that were planned since the last time.
 func (b *Batch) WriteJobs() error {
 	plans := b.plans
@@ -38,13 +34,16 @@ func (b *Batch) WriteJobs() error {
 	var contents [][]byte // digests of fresh
 	var reused []txn.KindKey
 	linked := map[sojourn.ID]link(nil)
+	// The settings by which a job was resolved are validated. Those of a refused job do not count:
+	// a queue that only it names is not created.
+	assume := func(j *sojourn.Job) { b.AssumeSettings(j.Queue, b.Rows[j.Queue].Layout) }
 	for _, p := range plans {
 		for _, i := range p.fresh {
 			fresh, contents = append(fresh, &p.jobs[i]), append(contents, p.digests[i][:])
-			b.assume(&p.jobs[i])
+			assume(&p.jobs[i])
 		}
 		for _, i := range p.replaced {
-			b.assume(&p.jobs[i])
+			assume(&p.jobs[i])
 		}
 		if p.linked != nil { // planLinks has written the calls before it
 			linked = p.linked
