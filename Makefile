@@ -112,7 +112,7 @@ sim:
 	set -o pipefail; SOJOURN_SIM_FIRST=$(FIRST) SOJOURN_SIM_SEEDS=$(SEEDS) \
 	go test -vet=off -count=1 -timeout 30m -v -run '^TestSimulation$$' ./store/sqlite | grep -vE '^ *(=== |--- PASS: .*/seeds)'
 
-# Calls about dependencies that meet on eight nodes of PostgreSQL. A failure prints its seed and its calls. make test-all runs 100 rounds.
+# Calls about dependencies that meet on eight nodes of PostgreSQL. A failure prints its seed and its calls. make test-all runs 300 rounds.
 races:
 	CI=true SOJOURN_RACES=$(RACES) go test -vet=off -count=1 -timeout 3h -v -run '^TestRaceDependencies$$' ./store/postgres
 

@@ -103,6 +103,9 @@ func (h *Hub) heard(topics []string) {
 		h.noteForeign()
 	}
 	for _, topic := range topics {
+		if topic == "" { // not of a store: any client of the database can notify
+			continue
+		}
 		kind, rest := topic[:1], topic[1:]
 		switch kind {
 		case topicQueue:
