@@ -1,4 +1,4 @@
-# Targets: test test-all mutants check cross sim races conform crash crash-http faults outage overload silent soak fuzz calendar ticks bench othersqlite
+# Targets: test test-all mutants check tracing ui cross sim races conform crash crash-http faults outage overload silent soak fuzz calendar ticks bench othersqlite postgres-versions freeze-migrations release release-test release-clean release-twice release-chart
 
 SHELL := /bin/bash
 FUZZTIME ?= 30s
@@ -14,6 +14,7 @@ SOAK ?= 10m
 OVERLOAD ?= 30s
 MUTANTS ?= 3
 TESTFLAGS ?=
+POSTGRES ?= 13,14,15,16,17,18
 FLAGS ?=
 BROKERS := -tags brokers
 # Between them they have the files of another system and of another processor, which is what may not compile.
@@ -22,7 +23,7 @@ PLATFORMS := darwin/arm64 windows/amd64
 # SQLite is C translated to Go. The race detector makes it 33 times slower and finds nothing of ours in it, so it goes without.
 RACEFLAGS := -race -gcflags='modernc.org/...=-race=false'
 
-.PHONY: test test-all mutants check vet demo-brokers test-brokers benchmodules outside staticcheck format generated cross sim races conform crash crash-http faults outage overload silent soak fuzz calendar ticks bench othersqlite
+.PHONY: test test-all mutants check tracing ui vet demo-brokers test-brokers benchmodules outside staticcheck format generated cross sim races conform crash crash-http faults outage overload silent soak fuzz calendar ticks bench othersqlite postgres-versions freeze-migrations release release-test release-clean release-twice release-chart
 
 # The packages that make test runs a second time, with the race detector: the client, the limiter of connections, the engine without a database,
 # and the worker over a store in memory. Their concurrency is their own. The walks over the rules have one goroutine.
@@ -42,10 +43,11 @@ test:
 	fi
 
 # Tests that run one call at a time, or that repeat over another transport what runs with the race detector. It finds nothing in them and makes them two to
-# ten times slower, so they run without it, and the simulation runs a few seeds with it and the rest without. TestSojournWork starts the command a hundred times.
-# The conformance suite runs with the detector over a file of SQLite and over PostgreSQL, and without it once more with the optimisations off and with
-# caches that are often wrong; the tests of httpapi/server and of the command cover the server.
-NORACE := TestTwins|TestConformanceOfTwo|TestConformanceWithout|TestConformancePoisoned|TestConformanceMemory|TestConformanceSQLite|TestConformancePostgres|TestScriptsOverHTTP|TestSojournWork.*|TestQuickstartWithBash
+# ten times slower, so they run without it, and the simulation runs a few seeds with it and the rest without. TestSojournWork starts the command a hundred times,
+# and the walks over the rules have one goroutine.
+# The conformance suite runs without the detector over a file of SQLite and over PostgreSQL, once more with the optimisations off and with caches that are often
+# wrong, and every third case also with it; the tests of httpapi/server and of the command cover the server.
+NORACE := TestTwins|TestConformanceOfTwo|TestConformanceWithout|TestConformancePoisoned|TestConformanceMemory|TestConformanceSQLite|TestConformancePostgres|TestScriptsOverHTTP|TestSojournWork.*|TestQuickstartWithBash|TestWalk.*
 SLOW := ./store/postgres ./httpapi ./store/sqlite
 
 # test-all runs every test. Tests that need a program which is not installed are skipped, but fail where CI is true. The slow packages come first, so that none
@@ -53,11 +55,11 @@ SLOW := ./store/postgres ./httpapi ./store/sqlite
 test-all:
 	@if $(RACE); then \
 		echo 'race detector: on'; set -x; \
-		SOJOURN_SIM_SEEDS=5 go test -vet=off -p 3 -timeout 20m $(RACEFLAGS) -skip '^($(NORACE))$$' $(TESTFLAGS) $(SLOW) ./... && \
-		SOJOURN_SIM_SEEDS=200 go test -vet=off -p 3 -parallel 4 -timeout 20m $(TESTFLAGS) -run '^(TestSimulation|$(NORACE))$$' $(SLOW) ./cmd/sojourn; \
+		SOJOURN_SIM_SEEDS=5 SOJOURN_SHARE=3 go test -vet=off -p 3 -timeout 40m $(RACEFLAGS) -skip '^($(NORACE))$$' $(TESTFLAGS) $(SLOW) ./... && \
+		SOJOURN_SIM_SEEDS=200 go test -vet=off -p 3 -parallel 4 -timeout 40m $(TESTFLAGS) -run '^(TestSimulation|TestConformance|TestConformanceFile|$(NORACE))$$' $(SLOW) ./cmd/sojourn ./rules; \
 	else \
 		echo 'race detector: OFF (it needs a C compiler and cgo)'; set -x; \
-		go test -vet=off -timeout 20m $(TESTFLAGS) $(SLOW) ./...; \
+		go test -vet=off -timeout 40m $(TESTFLAGS) $(SLOW) ./...; \
 	fi
 	$(MAKE) calendar
 	$(MAKE) mutants
@@ -66,7 +68,7 @@ test-all:
 mutants:
 	go run -C internal/tools ./mutants -random $(MUTANTS) $(if $(SEED),-seed $(SEED))
 
-check: vet benchmodules outside staticcheck format generated cross
+check: vet benchmodules tracing outside staticcheck format generated cross
 
 vet:
 	go vet ./...
@@ -75,9 +77,17 @@ vet:
 benchmodules:
 	go -C bench build -o /dev/null . && go -C bench vet ./... && go -C bench test -vet=off ./...
 
-# A validator and a generator of others, and a real server.
+# The module of the tracing: one trace from HTTP to a follow-up job, in a collector of OTLP.
+tracing:
+	go -C worker/otelsojourn vet ./... && go -C worker/otelsojourn test -vet=off ./...
+
+# A validator and a generator of others, and a real server. The browser has a target of its own.
 outside:
-	go -C internal/tools vet ./... && go -C internal/tools test -vet=off -count=1 ./...
+	go -C internal/tools vet ./... && go -C internal/tools test -vet=off -count=1 -skip '^TestBrowser' ./...
+
+# The web page of a real server in Chromium. PICTURES=FOLDER writes a picture of each page there.
+ui:
+	SOJOURN_PICTURES=$(PICTURES) go -C internal/tools test -vet=off -count=1 -timeout 20m -v -run '^TestBrowser' ./browser
 
 staticcheck:
 	"$$(go -C internal/tools tool -n staticcheck)" ./...
@@ -112,7 +122,7 @@ sim:
 	set -o pipefail; SOJOURN_SIM_FIRST=$(FIRST) SOJOURN_SIM_SEEDS=$(SEEDS) \
 	go test -vet=off -count=1 -timeout 30m -v -run '^TestSimulation$$' ./store/sqlite | grep -vE '^ *(=== |--- PASS: .*/seeds)'
 
-# Calls about dependencies that meet on eight nodes of PostgreSQL. A failure prints its seed and its calls. make test-all runs 300 rounds.
+# Calls about dependencies that meet on eight nodes of PostgreSQL. A failure prints its seed and its calls. make test-all runs 150 rounds.
 races:
 	CI=true SOJOURN_RACES=$(RACES) go test -vet=off -count=1 -timeout 3h -v -run '^TestRaceDependencies$$' ./store/postgres
 
@@ -176,3 +186,47 @@ bench:
 # A second copy of SQLite in one process, in C, whose transactions the store must refuse. It needs a C compiler.
 othersqlite:
 	CGO_ENABLED=1 go -C internal/othersqlite test -count=1 ./...
+
+# The conformance suite against PostgreSQL 13 to 18, whose binaries come from npm. POSTGRES=18 runs one version, RUN=PATTERN fewer tests.
+RUN ?= ^TestConformance$$
+postgres-versions:
+	go run -C internal/tools ./pgversions -versions $(POSTGRES) -run '$(RUN)'
+
+# Writes the checksums of the migrations. A part of a release, after CHANGELOG.md has got the heading of the version.
+freeze-migrations:
+	go test -vet=off -run '^TestMigrationsAreFrozen$$' ./internal/version -update
+
+# Builds everything that a release consists of into dist/release, and publishes nothing: see docs/contributing.md. RELEASE has flags, such as
+# RELEASE='-dirty -platforms linux/amd64'.
+RELEASE ?=
+release:
+	go run -C internal/release . -root ../.. -out ../../dist/release $(RELEASE)
+
+# Tests of a release: what is packed, then what was installed from dist/test, the release of the working tree for linux/amd64. It needs the
+# packages python3-build, python3-wheel and npm. CLEAN=1 also installs the .deb in a clean Debian root, which needs root and debootstrap.
+CLEAN ?=
+release-test:
+	go -C internal/release vet . && go -C internal/release test -vet=off -count=1 -skip '^TestInstalled' .
+	go run -C internal/release . -root ../.. -out ../../dist/test -dirty -platforms linux/amd64
+	SOJOURN_DIST=$(CURDIR)/dist/test go -C internal/release test -vet=off -count=1 -v -run '^TestInstalled' .
+	$(if $(CLEAN),$(MAKE) release-clean)
+
+# Installs the .deb of the commit over that of the working tree in a clean Debian root. It needs root and debootstrap.
+release-clean:
+	go run -C internal/release . -root ../.. -out ../../dist/old -dirty -platforms linux/amd64 -only packages
+	go run -C internal/release . -root ../.. -out ../../dist/new -platforms linux/amd64 -only packages
+	internal/release/cleanroot.sh dist/old/*.deb dist/new/*.deb
+
+# Builds two clones of the commit in two folders and compares all files, byte by byte.
+release-twice:
+	@folder="$$(mktemp -d)"; trap 'rm -rf "$$folder"' EXIT; set -e; \
+	for n in a b; do \
+		git clone -q . "$$folder/$$n/clone"; \
+		go run -C internal/release . -root "$$folder/$$n/clone" -out "$$folder/$$n/dist" -platforms linux/amd64; \
+	done; \
+	diff -r "$$folder/a/dist" "$$folder/b/dist" && ls -l "$$folder/a/dist" && echo 'two builds are identical'
+
+# The chart, the Dockerfile, the compose file, the dashboard and the alerts, by the libraries of Helm, Kubernetes, BuildKit, Compose and Prometheus. They take minutes to compile.
+release-chart:
+	go -C internal/release/charttest vet ./... && go -C internal/release/charttest test -vet=off -count=1 ./...
+	go -C internal/release/monitoringtest vet ./... && go -C internal/release/monitoringtest test -vet=off -count=1 ./...

@@ -214,7 +214,7 @@ func (q Queues) Get(ctx context.Context, queue string) (QueueStatus, error) {
 }
 
 // List returns the named queues, or all, with counts, in the order in which they were first seen.
-// ErrNotFound if a named queue does not exist. Counting costs time in proportion to the jobs.
+// ErrNotFound if a named queue does not exist. The counts are maintained, so no jobs are read.
 func (q Queues) List(ctx context.Context, names ...string) ([]QueueStatus, error) {
 	return q.c.store.Queues(ctx, names...)
 }

@@ -33,6 +33,8 @@ const (
 	CodeInvalidJSON = "invalid_json"         // bytes whose content type is JSON do not parse; the message names the offset
 	CodeConflict    = "conflict"             // see ErrConflict
 	CodeNotFound    = "not_found"            // see ErrNotFound
+	CodeDependency  = "unknown_dependency"   // a job would depend on one that does not exist, or that the token may not read; unwraps to ErrNotFound
+	CodeCycle       = "cycle"                // dependencies that form a cycle; the message names its jobs; unwraps to ErrConflict
 	CodeLeaseLost   = "lease_lost"           // see ErrLeaseLost
 	CodeClosed      = "closed"               // see ErrClosed
 	CodeIDExpired   = "id_expired"           // the id block is older than IDLife: draw a new id

@@ -163,14 +163,17 @@ type Job struct {
 	Reason       string   `json:"reason,omitempty"`
 	// Error says, with Reason, how the newest attempt that has ended ended: while attempt 3 runs,
 	// how attempt 2 failed. A completed job has none.
-	Error      string    `json:"error,omitempty"`
-	OrigRunAt  time.Time `json:"orig_run_at,omitzero"`
-	CreatedAt  time.Time `json:"created_at,omitzero"`
-	UpdatedAt  time.Time `json:"updated_at,omitzero"`
-	FinishedAt time.Time `json:"finished_at,omitzero"`
-	StartedAt  time.Time `json:"started_at,omitzero"`  // of the running step, by the store's clock
-	LeaseUntil time.Time `json:"lease_until,omitzero"` // of the running step, when it was read
-	WakeAt     time.Time `json:"wake_at,omitzero"`     // when the sweep looks at it next
+	Error string `json:"error,omitempty"`
+	// ErrorDetail is the JSON that came with Error, see WithDetail. A job that was read with all
+	// fields has it, one that was claimed has not.
+	ErrorDetail []byte    `json:"error_detail,omitempty"`
+	OrigRunAt   time.Time `json:"orig_run_at,omitzero"`
+	CreatedAt   time.Time `json:"created_at,omitzero"`
+	UpdatedAt   time.Time `json:"updated_at,omitzero"`
+	FinishedAt  time.Time `json:"finished_at,omitzero"`
+	StartedAt   time.Time `json:"started_at,omitzero"`  // of the running step, by the store's clock
+	LeaseUntil  time.Time `json:"lease_until,omitzero"` // of the running step, when it was read
+	WakeAt      time.Time `json:"wake_at,omitzero"`     // when the sweep looks at it next
 	// Schedule has made the job, for its tick at ScheduledFor: the nominal time, before any jitter.
 	Schedule     string    `json:"schedule,omitempty"`
 	ScheduledFor time.Time `json:"scheduled_for,omitzero"`

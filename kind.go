@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn/internal/calendar"
+	"github.com/sojourn-queue/sojourn/internal/tracecontext"
 )
 
 // Kind declares one kind of job with arguments of type T: its name, which is stored and must stay
@@ -399,4 +400,29 @@ func ValidDepends(ds []Dependency) error {
 		return Invalid("depends_on", "%d jobs exceed the limit of %d", n, MaxDepends)
 	}
 	return nil
+}
+
+// Names in Job.Meta of the trace context of the W3C. A job keeps the one with which it was
+// enqueued; each of its steps, and the jobs that follow it, belong to that trace. It says nothing
+// about the work, so a repeated enqueue with another trace context is a duplicate.
+const (
+	MetaTraceparent = tracecontext.Parent
+	MetaTracestate  = tracecontext.State
+)
+
+// TraceContext returns the trace context of the job; parent is "" if it has none, or one that is
+// not in the form of the W3C.
+func (j *Job) TraceContext() (parent, state string) { return tracecontext.Of(j.Meta) }
+
+// InheritTrace gives the job a trace context if it has none in Meta: that of a request, or of the
+// job that it follows. A traceparent that is not one of the W3C, or for which Meta has no room, is
+// ignored, because a trace is never a reason to refuse a job. Meta is replaced, not changed.
+func (j *Job) InheritTrace(parent, state string) {
+	parent, state = tracecontext.Of(map[string]string{MetaTraceparent: parent, MetaTracestate: state})
+	if parent == "" || j.Meta[MetaTraceparent] != "" {
+		return
+	}
+	if meta := tracecontext.With(j.Meta, parent, state); validMeta(meta) == nil {
+		j.Meta = meta
+	}
 }

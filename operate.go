@@ -21,6 +21,9 @@ type Filter struct {
 	Reason        string // of final jobs
 	CreatedAfter  time.Time
 	CreatedBefore time.Time
+	EndedAfter    time.Time     // of final jobs
+	EndedBefore   time.Time     // of final jobs
+	Failure       string        // the id of a failure group: its failed jobs, and live jobs whose last step failed with this cause; see package failure
 	After         string        // Page.Next of the page before, which is the id of its last job; "" = from the start
 	Limit         int           // 1 to MaxFind; 0 = 100
 	Newest        bool          // descending
@@ -49,7 +52,7 @@ func (f Filter) Validate() error {
 	if len(f.IDs) > MaxFind {
 		return Invalid("ids", "%d ids exceed the limit of %d", len(f.IDs), MaxFind)
 	}
-	return validTexts([]named{{"kind", f.Kind}, {"queue", f.Queue}, {"tag", f.Tag}, {"key", f.Key}, {"group", f.Group}, {"reason", f.Reason}})
+	return validTexts([]named{{"kind", f.Kind}, {"queue", f.Queue}, {"tag", f.Tag}, {"key", f.Key}, {"group", f.Group}, {"reason", f.Reason}, {"failure", f.Failure}})
 }
 
 // validCursor checks a cursor, which is a positive number.

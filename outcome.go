@@ -1,6 +1,7 @@
 package sojourn
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -42,11 +43,12 @@ type Outcome struct {
 	Type       OutcomeType   `json:"type"`
 	Result     []byte        `json:"result,omitempty"` // of answer, and of each outcome that ends the job
 	ResultType string        `json:"result_type,omitempty"`
-	Reason     string        `json:"reason,omitempty"` // short stable class of an error
-	Text       string        `json:"error,omitempty"`  // the error itself
-	Verdict    Verdict       `json:"verdict,omitzero"` // of error and decided; its Checkpoint of any outcome
-	Delay      time.Duration `json:"delay,omitempty"`  // of snooze, hold and advance; a no_answer with a delay holds Queue too
-	RunAt      time.Time     `json:"run_at,omitzero"`  // of advance: the earliest start; wins over Delay
+	Reason     string        `json:"reason,omitempty"`       // short stable class of an error
+	Text       string        `json:"error,omitempty"`        // the error itself
+	Detail     []byte        `json:"error_detail,omitempty"` // JSON about the error, see WithDetail; stored as CutDetail returns it
+	Verdict    Verdict       `json:"verdict,omitzero"`       // of error and decided; its Checkpoint of any outcome
+	Delay      time.Duration `json:"delay,omitempty"`        // of snooze, hold and advance; a no_answer with a delay holds Queue too
+	RunAt      time.Time     `json:"run_at,omitzero"`        // of advance: the earliest start; wins over Delay
 	Priority   *int32        `json:"priority,omitempty"`
 	Weight     *int32        `json:"weight,omitempty"`     // of advance, as Priority: nil = as before
 	Queue      string        `json:"queue,omitempty"`      // to hold, or of the next stage; none = the job's own
@@ -320,6 +322,43 @@ type reasonError struct {
 func (e *reasonError) Error() string { return e.cause.Error() }
 func (e *reasonError) Unwrap() error { return e.cause }
 
+// WithDetail adds a JSON value to an error, for people and programs that look at the failure: the
+// answer of the other side, the line of the input. It is stored with the error of the attempt, of
+// Abort and of Cancel, and is at most MaxError bytes of JSON; see CutDetail. The outermost detail
+// of a chain counts. A nil err stays nil.
+func WithDetail(detail any, err error) error {
+	if err == nil {
+		return nil
+	}
+	b, failed := json.Marshal(detail)
+	if failed != nil {
+		b, _ = json.Marshal(map[string]string{"$invalid": Cut(failed.Error(), MaxProgress)})
+	}
+	return &detailError{b, err}
+}
+
+type detailError struct {
+	detail []byte
+	cause  error
+}
+
+func (e *detailError) Error() string { return e.cause.Error() }
+func (e *detailError) Unwrap() error { return e.cause }
+
+// CutDetail returns the detail of an error as stores keep it. JSON cannot be cut, and a report that
+// was refused would lose the error. So a detail of more than MaxError bytes is replaced by
+// {"$cut": BYTES}, and bytes that are not JSON by {"$invalid": TEXT}.
+func CutDetail(detail []byte) []byte {
+	if len(detail) > MaxError {
+		return fmt.Appendf(nil, `{"$cut":%d}`, len(detail))
+	}
+	if err := ValidJSON("error_detail", "", detail); err != nil {
+		b, _ := json.Marshal(map[string]string{"$invalid": err.Error()})
+		return b
+	}
+	return detail
+}
+
 // OutcomeOf converts the error of a handler. The worker sets Lease, Result and the Verdict on
 // retries.
 func OutcomeOf(err error) Outcome {
@@ -340,6 +379,9 @@ func OutcomeOf(err error) Outcome {
 	case OutcomeAwait, OutcomeAwaitJobs, OutcomeSnooze, OutcomeHold, OutcomeAdvance, OutcomeCompleted:
 	default:
 		out.Reason, out.Text = ReasonOf(err), Cut(err.Error(), MaxError)
+		if d, ok := errors.AsType[*detailError](err); ok {
+			out.Detail = CutDetail(d.detail)
+		}
 	}
 	return out
 }
@@ -356,7 +398,7 @@ func ReasonOf(err error) string {
 	}
 	for e := err; e != nil; e = errors.Unwrap(e) {
 		switch e.(type) {
-		case *verdictError, *checkpointError:
+		case *verdictError, *checkpointError, *detailError:
 			continue
 		}
 		name := strings.TrimPrefix(reflect.TypeOf(e).String(), "*")

@@ -92,6 +92,34 @@ func TestOutcomeOf(t *testing.T) {
 	}
 }
 
+// TestDetails (spec:J8): the detail of an error is JSON, and what cannot be stored is replaced.
+func TestDetails(t *testing.T) {
+	cause := errors.New("it went wrong")
+	for _, c := range []struct {
+		name, want string
+		err        error
+	}{
+		{"none", "", cause},
+		{"an object", `{"status":503}`, WithDetail(map[string]int{"status": 503}, cause)},
+		{"the outermost one", "1", fmt.Errorf("outer: %w", WithDetail(1, WithDetail(2, cause)))},
+		{"of an abort", "1", Abort(WithDetail(1, cause))},
+		{"around an abort", "1", WithDetail(1, Abort(cause))},
+		{"of a snooze", "", WithDetail(1, Snooze(time.Second))},
+		{"too large", `{"$cut":65537}`, WithDetail(strings.Repeat("x", MaxError-1), cause)},
+		{"no JSON", `{"$invalid":"json: unsupported type: chan int"}`, WithDetail(make(chan int), cause)},
+	} {
+		if got := string(OutcomeOf(c.err).Detail); got != c.want {
+			t.Errorf("%s: %.80s, want %s", c.name, got, c.want)
+		}
+	}
+	if WithDetail(1, nil) != nil {
+		t.Error("a nil error has become another")
+	}
+	if a, b := ReasonOf(WithDetail(1, cause)), ReasonOf(cause); a != b {
+		t.Errorf("the reason is %s with a detail, %s without", a, b)
+	}
+}
+
 // spec:J8 an error text is cut with a mark, and never a reason to refuse an outcome; spec:R5 a
 // reason has at most 128 bytes.
 func TestOutcomeOfLongErrors(t *testing.T) {

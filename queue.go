@@ -104,8 +104,8 @@ type QueueStatus struct {
 	// within the last day: no worker will run them.
 	Unhandled map[string]int64 `json:"unhandled,omitempty"`
 	InFlight  int64            `json:"in_flight"` // summed weight of running, awaiting and resumed jobs, to be compared with Settings.Limit
-	// OldestReady is since when the ready job is ready that has been so for longest; a change of
-	// the job begins anew.
+	// OldestReady is since when the job is ready that has been so for longest, of the first ready
+	// jobs of each kind and priority; a change of the job begins anew.
 	OldestReady time.Time `json:"oldest_ready,omitzero"`
 	HeldUntil   time.Time `json:"held_until,omitzero"` // end of the latest hold, which may be over
 	HoldReason  string    `json:"hold_reason,omitempty"`

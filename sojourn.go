@@ -47,6 +47,7 @@ type Client struct {
 	messages *messageIDs
 	by       string // see As
 	server   bool   // see NewServerClient
+	tracer   Tracer // see WithTracer
 }
 
 // NewClient makes a Client over any Store.
@@ -138,7 +139,9 @@ func (c *Client) enqueue(ctx context.Context, jobs []*Job, partial bool) ([]Enqu
 	if len(send) == 0 {
 		return out, nil
 	}
+	ctx, done := c.TraceEnqueue(ctx, send)
 	es, err := c.enqueueDrawn(ctx, send, partial)
+	done(err)
 	for k, e := range es {
 		out[place[k]] = e
 		if e.Err != nil {
@@ -353,7 +356,6 @@ func (c *Client) RespondAll(ctx context.Context, rs ...*Response) ([]Responded, 
 	if len(rs) > MaxBatch {
 		return nil, Invalid("responses", "%d responses exceed the limit of %d a call; split them", len(rs), MaxBatch)
 	}
-	send := make([]Response, len(rs))
 	for i, r := range rs {
 		if err := r.Validate(MaxMaxBytes); err != nil {
 			return nil, AtIndex(i, err)
@@ -361,9 +363,18 @@ func (c *Client) RespondAll(ctx context.Context, rs ...*Response) ([]Responded, 
 		if r.MessageID == "" {
 			r.MessageID = c.messages.next()
 		}
+	}
+	done := func(error) {}
+	if c.tracer != nil && len(rs) > 0 {
+		ctx, done = c.tracer.Respond(ctx, rs)
+	}
+	send := make([]Response, len(rs))
+	for i, r := range rs {
 		send[i] = *r
 	}
-	return c.store.Respond(ctx, send)
+	answers, err := c.store.Respond(ctx, send)
+	done(err)
+	return answers, err
 }
 
 // messageIDs makes ids for responses without one. Those of one client have a common prefix and
@@ -388,4 +399,31 @@ func (m *messageIDs) next() string {
 // Finish. Cancelling a cancelled job is no error; ErrConflict if the job ended otherwise.
 func (c *Client) Cancel(ctx context.Context, id ID, reason string) error {
 	return c.Jobs().Cancel(ctx, id, reason)
+}
+
+// Tracer makes spans of a client's calls. The module otelsojourn has one for OpenTelemetry. Safe
+// for concurrent use.
+type Tracer interface {
+	// Enqueue begins the span of a call that stores jobs, and gives each job the trace context of
+	// the span, see Job.InheritTrace. The context is that of the call, and done ends the span.
+	Enqueue(ctx context.Context, jobs []*Job) (_ context.Context, done func(error))
+	// Respond is the same for responses.
+	Respond(ctx context.Context, rs []*Response) (_ context.Context, done func(error))
+}
+
+// WithTracer returns the same client with a tracer for Enqueue and Respond and their variants, and
+// for EnqueueTx of the stores. nil is none. Close only one of the clients.
+func (c *Client) WithTracer(t Tracer) *Client {
+	traced := *c
+	traced.tracer = t
+	return &traced
+}
+
+// TraceEnqueue calls the client's tracer for a call that stores jobs without Client.Enqueue, such
+// as in a transaction of the application. done is never nil.
+func (c *Client) TraceEnqueue(ctx context.Context, jobs []*Job) (_ context.Context, done func(error)) {
+	if c.tracer == nil || len(jobs) == 0 {
+		return ctx, func(error) {}
+	}
+	return c.tracer.Enqueue(ctx, jobs)
 }

@@ -122,21 +122,24 @@ type Enqueued struct {
 // HistoryEntry is one entry of a job's history: a step that ended (Epoch > 0), or a change without
 // a step.
 type HistoryEntry struct {
-	Seq        int32     `json:"seq"`               // from 1, with a gap where entries were dropped
-	Dropped    int32     `json:"dropped,omitempty"` // entries dropped between the previous entry and this one, see MaxHistory
-	Generation int32     `json:"generation"`
-	Stage      int32     `json:"stage,omitempty"` // in which it was an attempt; each counts its own
-	Attempt    int32     `json:"attempt"`
-	Epoch      int64     `json:"epoch,omitempty"`
-	Purpose    Purpose   `json:"purpose,omitempty"`
-	Worker     string    `json:"worker,omitempty"`
-	Outcome    string    `json:"outcome"` // an OutcomeType, or lost, timed_out, deadline, responded, cancelled, failed, redriven, edited, replaced, decided
-	State      State     `json:"state"`   // of the job after it
-	Reason     string    `json:"reason,omitempty"`
-	Error      string    `json:"error,omitempty"`
-	By         string    `json:"by,omitempty"` // the operator of a change; the response, for responded
-	BeganAt    time.Time `json:"began_at,omitzero"`
-	EndedAt    time.Time `json:"ended_at"`
+	Seq        int32   `json:"seq"`               // from 1, with a gap where entries were dropped
+	Dropped    int32   `json:"dropped,omitempty"` // entries dropped between the previous entry and this one, see MaxHistory
+	Generation int32   `json:"generation"`
+	Stage      int32   `json:"stage,omitempty"` // in which it was an attempt; each counts its own
+	Attempt    int32   `json:"attempt"`
+	Epoch      int64   `json:"epoch,omitempty"`
+	Purpose    Purpose `json:"purpose,omitempty"`
+	Worker     string  `json:"worker,omitempty"`
+	Outcome    string  `json:"outcome"` // an OutcomeType, or lost, timed_out, deadline, responded, cancelled, failed, redriven, edited, replaced, decided
+	State      State   `json:"state"`   // of the job after it
+	Reason     string  `json:"reason,omitempty"`
+	Error      string  `json:"error,omitempty"`
+	// ErrorDetail is the JSON that came with Error, see WithDetail. Of the entries that a retry
+	// policy gets, only that of the present error has it.
+	ErrorDetail []byte    `json:"error_detail,omitempty"`
+	By          string    `json:"by,omitempty"` // the operator of a change; the response, for responded
+	BeganAt     time.Time `json:"began_at,omitzero"`
+	EndedAt     time.Time `json:"ended_at"`
 }
 
 // Status describes a store.
@@ -152,10 +155,14 @@ type Status struct {
 	Clock      string    `json:"clock"` // "steady", or how often it was set forward and back
 	// Wakeups is how commits of other processes wake blocked calls: "notify" and "inotify" at once,
 	// "poll" when they poll next, "" if there are no other processes.
-	Wakeups  string `json:"wakeups"`
-	Bytes    int64  `json:"bytes"` // on disk
-	WALBytes int64  `json:"wal_bytes"`
-	Commits  int64  `json:"commits"` // transactions that this open store has committed; a group commit counts once
+	Wakeups string `json:"wakeups"`
+	// DeadLeases is when the leases of workers that use this open store end if the process dies:
+	// "at_once", "by_time" when they expire, "" if there are no other processes. Leases of workers
+	// over HTTP end by time.
+	DeadLeases string `json:"dead_leases"`
+	Bytes      int64  `json:"bytes"` // on disk
+	WALBytes   int64  `json:"wal_bytes"`
+	Commits    int64  `json:"commits"` // transactions that this open store has committed; a group commit counts once
 }
 
 // Limits of a throttler.

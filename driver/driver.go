@@ -3,6 +3,7 @@ package driver
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/inside"
@@ -65,6 +66,7 @@ func CompleteInTx(j *sojourn.Job, next ...*sojourn.Job) (sojourn.Outcome, error)
 			return sojourn.Outcome{}, then
 		}
 		o.Next = sojourn.OutcomeOf(then).Next
+		o.Next = Follow(o.Next, j)
 	}
 	if s, ok := step.(TxStep); ok {
 		var err error
@@ -73,6 +75,20 @@ func CompleteInTx(j *sojourn.Job, next ...*sojourn.Job) (sojourn.Outcome, error)
 		}
 	}
 	return o, nil
+}
+
+// Follow returns the jobs that follow a job, or that it has as children, with its trace context if
+// they have none. It changes no job of next, which several steps may share.
+func Follow(next []sojourn.Job, job *sojourn.Job) []sojourn.Job {
+	parent, state := job.TraceContext()
+	if parent == "" || len(next) == 0 {
+		return next
+	}
+	next = slices.Clone(next)
+	for i := range next {
+		next[i].InheritTrace(parent, state)
+	}
+	return next
 }
 
 // serverOwner leases the ids that servers draw. No access token has this id.

@@ -62,10 +62,11 @@ type Repairer interface {
 	Repair(ctx context.Context) ([]Violation, error)
 }
 
-// Owner is an optional ability of a Store that detects the death of a process on its machine:
-// workers whose name starts with OwnerID and a dot then lose their leases at once.
+// Owner is an optional ability of a Store that detects the death of a process: workers whose name
+// starts with OwnerID and a dot then lose their leases at once.
 type Owner interface {
-	// OwnerID names this process. It is the same for the store's whole life.
+	// OwnerID names this process. It is the same for the store's whole life. Call it before the
+	// first claim: it makes the process hold the lock that shows that it lives.
 	OwnerID() string
 }
 

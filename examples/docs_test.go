@@ -34,7 +34,7 @@ const thisModule = "github.com/sojourn-queue/sojourn"
 // packages are those whose constants docs/defaults.md names.
 var packages = []string{thisModule, thisModule + "/worker", thisModule + "/internal/sqlstore", thisModule + "/store/sqlite",
 	thisModule + "/store/postgres", thisModule + "/internal/bench", thisModule + "/source", thisModule + "/throttle/rule", thisModule + "/access",
-	thisModule + "/driver", thisModule + "/rules", thisModule + "/throttle",
+	thisModule + "/driver", thisModule + "/rules", thisModule + "/throttle", thisModule + "/store/statistics",
 	thisModule + "/internal/sqlstore/groupcommit", thisModule + "/internal/sqlstore/clock", thisModule + "/internal/sqlstore/txn", thisModule + "/internal/sqlstore/gate",
 	thisModule + "/internal/sqlstore/enqueue", thisModule + "/internal/sqlstore/claim", thisModule + "/internal/sqlstore/query", thisModule + "/internal/sqlstore/upkeep",
 	thisModule + "/source/nats", thisModule + "/source/kafka", thisModule + "/source/rabbitmq", thisModule + "/worker/execjob", thisModule + "/worker/httpjob", thisModule + "/httpapi", thisModule + "/httpapi/server", thisModule + "/httpapi/server/internal/admission"}

@@ -28,6 +28,9 @@ type far struct {
 
 func (f far) Nudge() { f.behind.(interface{ Nudge() }).Nudge() }
 
+// Keeper is what keeps the access tokens behind the server.
+func (f far) Keeper() access.Keeper { return f.behind.(access.Keeper) }
+
 // As is the same store as the holder of a token sees it, through a server that asks for tokens.
 func (f far) As(c *access.Caller) driver.Store {
 	f.t.Helper()

@@ -35,6 +35,7 @@ type Store struct {
 	*transport
 	queueCalls
 	inboxCalls
+	triageCalls
 	checks  atomic.Pointer[[]string] // as the last Check has named them
 	singles gatherer
 }
@@ -48,7 +49,7 @@ var (
 
 func newStore(base *url.URL, o options) *Store {
 	t := newTransport(base, o)
-	s := &Store{transport: t, queueCalls: queueCalls{t}, inboxCalls: inboxCalls{t}}
+	s := &Store{transport: t, queueCalls: queueCalls{t}, inboxCalls: inboxCalls{t}, triageCalls: triageCalls{t}}
 	s.singles.send = func(ctx context.Context, jobs []wire.NewJob) ([]wire.Enqueued, error) {
 		return s.enqueueTogether(ctx, jobs, true)
 	}

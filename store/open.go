@@ -51,6 +51,14 @@ func InboxTTL(d time.Duration) Option {
 	}
 }
 
+// KeepStatistics sets how many days of statistics the store keeps, and of their histograms; 0 = 30
+// and 7. See sqlite.KeepStatistics.
+func KeepStatistics(days, histograms int) Option {
+	return func(s *settings) {
+		s.sqlite, s.postgres = append(s.sqlite, sqlite.KeepStatistics(days, histograms)), append(s.postgres, postgres.KeepStatistics(days, histograms))
+	}
+}
+
 // DeclaredQueues makes the store take jobs only for queues that were made with DeclareQueue; see
 // sqlite.DeclaredQueues.
 func DeclaredQueues() Option {

@@ -24,7 +24,7 @@ var (
 	ErrNotExtended = fmt.Errorf("worker: the lease could not be extended in time: %w", sojourn.ErrLeaseLost)
 	// ErrLeaseOver: the kind's leases are not extended (Policy.NoExtend), and this one ends. It is
 	// also sojourn.ErrLeaseLost.
-	ErrLeaseOver = fmt.Errorf("worker: the lease of a kind with NoExtend ends: %w", sojourn.ErrLeaseLost)
+	ErrLeaseOver = fmt.Errorf("worker: the lease ends, and the kind's policy NoExtend forbids to extend it: %w", sojourn.ErrLeaseLost)
 	// ErrWindowClosed: the windows of the job have closed, and its policy says StopAtWindowEnd. An
 	// error that the handler returns now hands the job back: it continues the attempt when they
 	// open again.

@@ -89,7 +89,7 @@ func (p *reporter) batch() []*step {
 	n, size := 0, 0
 	for _, s := range p.outbox[:min(len(p.outbox), sojourn.MaxBatch)] {
 		s.out.Log = append(s.out.Log, s.log.take()...)
-		size += len(s.out.Result) + len(s.out.Text) + len(s.out.Verdict.Checkpoint)
+		size += len(s.out.Result) + len(s.out.Text) + len(s.out.Detail) + len(s.out.Verdict.Checkpoint)
 		for i := range s.out.Next {
 			size += len(s.out.Next[i].Args)
 		}
@@ -113,6 +113,7 @@ func (p *reporter) finish(batch []*step) error {
 	for i, s := range batch {
 		outcomes[i] = s.out
 	}
+	sent := time.Now()
 	answers, err := p.r.w.store.Finish(call, outcomes)
 	if code := sojourn.ErrorCode(err); code == sojourn.CodeInvalid || code == sojourn.CodeInvalidJSON || code == sojourn.CodeTooLarge {
 		return p.finishSingly(batch, err)
@@ -120,6 +121,7 @@ func (p *reporter) finish(batch []*step) error {
 	if err != nil {
 		return err
 	}
+	p.r.observe(Event{Type: EventReported, Count: len(batch), Took: time.Since(sent)})
 	p.settle(batch, answers)
 	return nil
 }
@@ -143,6 +145,7 @@ func (p *reporter) finishSingly(batch []*step, refusal error) error {
 func (p *reporter) settle(batch []*step, answers []driver.Finished) {
 	var again []*step
 	var events []Event // to observe or to log
+	var failed []failedAttempt
 	p.r.mu.Lock()
 	for i, s := range batch {
 		a := answers[i]
@@ -152,6 +155,9 @@ func (p *reporter) settle(batch []*step, answers []driver.Finished) {
 		}
 		s.forget()
 		e := s.event(EventFinished, s.out.Reason)
+		if a.Status == driver.FinishApplied || a.Status == driver.FinishRepeated {
+			failed = s.addFailure(failed, a.State)
+		}
 		switch {
 		case s.committed(a):
 			e = s.afterCommit()
@@ -172,6 +178,9 @@ func (p *reporter) settle(batch []*step, answers []driver.Finished) {
 		p.outbox = nil // frees the steps before
 	}
 	p.r.mu.Unlock()
+	for _, f := range failed {
+		f.log(p.r.w.log)
+	}
 	for _, e := range events {
 		if e.Type == EventFailure {
 			p.r.w.log.Error("sojourn: the store refuses each report about a job; its lease will end", "job", e.Job, "error", e.Err)

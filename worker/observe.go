@@ -20,9 +20,10 @@ type EventType string
 // The events of a worker. In brackets the fields of Event that are set.
 const (
 	EventClaimed  EventType = "claimed"  // jobs came [Count, Took: since the request, waiting included]
-	EventStarted  EventType = "started"  // a handler begins [of the job]
+	EventStarted  EventType = "started"  // a handler begins [of the job, Attempt, Waited]
 	EventFinished EventType = "finished" // the store has taken a report [of the job, Outcome, State, Reason, Ran, Took: from the end of the handler to the store's answer; Err: returned after FinishTx was committed, in vain]
 	EventLost     EventType = "lost"     // a lease has ended under a step [of the job, Reason: driver.LostEnded, LostCancelled, LostTaken]
+	EventReported EventType = "reported" // outcomes were stored in one call [Count, Took]
 	EventExtended EventType = "extended" // leases were prolonged in one call [Count, Took]
 	EventSwept    EventType = "swept"    // a sweep found something [Count, Took]
 	EventFailure  EventType = "failure"  // a call to the store failed and will be repeated [Call, Err]
@@ -39,6 +40,8 @@ type Event struct {
 	State   sojourn.State // of the job after it
 	Reason  string
 	Count   int
+	Attempt int32
+	Waited  time.Duration // of purpose start: from the job's run_at until its claim, by the store's clock
 	Ran     time.Duration // from the claim to the end of the handler
 	Took    time.Duration
 	Call    string // claim, extend, save, finish or sweep
@@ -55,6 +58,11 @@ func (r *run) observe(e Event) {
 		}
 	}()
 	r.w.o.Observer.Observe(e)
+}
+
+// started is the event of a step whose handler begins.
+func (s *step) started() Event {
+	return Event{Type: EventStarted, Kind: s.as.kind, Queue: s.as.queue, Job: s.lease.ID, Purpose: s.purpose, Attempt: s.log.attempt, Waited: s.waited}
 }
 
 // event is one about the step. The outcome is set where there is one.

@@ -62,7 +62,8 @@ type Options struct {
 	SweepEvery time.Duration
 	// Name is a label, shown in logs and in the list of workers. Default: host-pid.
 	Name string
-	// Logger gets the errors between worker and store. Default: slog.Default().
+	// Logger gets the errors between worker and store, and each failed attempt once: as a warning,
+	// or as an error if the handler panicked or the job has failed. Default: slog.Default().
 	Logger *slog.Logger
 	// Observer gets the events of the worker. Default: none.
 	Observer Observer

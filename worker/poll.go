@@ -93,7 +93,7 @@ func (s *step) poll() {
 	if s.h.poll == nil {
 		return
 	}
-	s.r.observe(Event{Type: EventStarted, Kind: s.as.kind, Queue: s.as.queue, Job: s.lease.ID, Purpose: s.purpose})
+	s.r.observe(s.started())
 	answer, err := s.polled()
 	if err != nil {
 		if instead := readError(err, func() { sojourn.OutcomeOf(err) }); instead != nil {
@@ -114,9 +114,10 @@ func (s *step) poll() {
 		o.Reason, o.Text = sojourn.ReasonRunTimeout, sojourn.Cut(err.Error(), sojourn.MaxError)
 	case err != nil:
 		o.Reason, o.Text = sojourn.ReasonOf(err), sojourn.Cut(err.Error(), sojourn.MaxError)
-		if hold := sojourn.OutcomeOf(err); hold.Type == sojourn.OutcomeHold {
-			o.Reason, o.Queue, o.Delay = string(hold.Type), hold.Queue, hold.Delay
-			o.Text = "the poll function has closed the queue for " + hold.Delay.String()
+		said := sojourn.OutcomeOf(err)
+		if o.Detail = said.Detail; said.Type == sojourn.OutcomeHold {
+			o.Reason, o.Queue, o.Delay = string(said.Type), said.Queue, said.Delay
+			o.Text = "the poll function has closed the queue for " + said.Delay.String()
 		}
 	}
 }

@@ -29,6 +29,7 @@ type step struct {
 	log      lines
 	ctx      stepContext
 	began    time.Time
+	waited   time.Duration // from its run_at until its claim
 
 	// guarded by r.mu
 	phase    phase
@@ -94,6 +95,9 @@ func (r *run) newStep(c *driver.Claimed) *step {
 	s.as = original{c.Job.Kind, c.Job.Queue, c.Job.Failures, c.Job.Policy.MaxAttempts, c.Job.Policy.OnPanic, c.Job.Policy.Strict()}
 	if s.leaseFor <= 0 {
 		s.leaseFor = r.w.o.Lease
+	}
+	if c.Purpose == sojourn.PurposeStart && !c.Job.RunAt.IsZero() && c.Job.StartedAt.After(c.Job.RunAt) {
+		s.waited = c.Job.StartedAt.Sub(c.Job.RunAt)
 	}
 	s.ctx.base = r.base
 	switch c.Purpose {
@@ -192,7 +196,7 @@ func (e *panicError) Error() string { return e.text }
 
 // handle runs the handler.
 func (s *step) handle() {
-	s.r.observe(Event{Type: EventStarted, Kind: s.as.kind, Queue: s.as.queue, Job: s.lease.ID, Purpose: s.purpose})
+	s.r.observe(s.started())
 	var err error
 	returned := false
 	defer func() { // also when the handler panics, or ends its goroutine
@@ -267,6 +271,7 @@ func (s *step) translate(err, cause error) sojourn.Outcome {
 			Verdict: sojourn.Verdict{Final: s.as.onPanic == sojourn.Fail}}
 	}
 	o := sojourn.OutcomeOf(err)
+	o.Next = driver.Follow(o.Next, s.job)
 	switch o.Type {
 	case sojourn.OutcomeCompleted, sojourn.OutcomeAbort, sojourn.OutcomeCancelled:
 		o.Result, o.ResultType = s.job.Result, s.job.ResultType
@@ -318,7 +323,7 @@ func (s *step) ask(job sojourn.Job, history []sojourn.HistoryEntry) (v sojourn.V
 // present is the job for its retry policy: with the current error counted.
 func (s *step) present(o sojourn.Outcome) sojourn.Job {
 	j := *s.whole
-	j.Failures, j.Reason, j.Error = j.Failures+1, o.Reason, o.Text
+	j.Failures, j.Reason, j.Error, j.ErrorDetail = j.Failures+1, o.Reason, o.Text, o.Detail
 	j.Checkpoint = s.job.Checkpoint
 	return j
 }
@@ -327,7 +332,7 @@ func (s *step) present(o sojourn.Outcome) sojourn.Job {
 // worker knows them.
 func (s *step) attempt(o sojourn.Outcome) sojourn.HistoryEntry {
 	a := sojourn.HistoryEntry{Seq: int32(len(s.history)) + 1, Generation: s.whole.Generation, Attempt: s.whole.Attempt, Epoch: s.lease.Epoch,
-		Purpose: s.purpose, Worker: s.lease.Worker, Outcome: string(o.Type), State: sojourn.Running, Reason: o.Reason, Error: o.Text}
+		Purpose: s.purpose, Worker: s.lease.Worker, Outcome: string(o.Type), State: sojourn.Running, Reason: o.Reason, Error: o.Text, ErrorDetail: o.Detail}
 	if n := len(s.history); n > 0 {
 		a.Seq = s.history[n-1].Seq + 1
 	}

@@ -236,7 +236,8 @@ func order(ms []Member, at map[string]int) (sorted []int, err error) {
 				}
 				names = append(names, ms[k].Name)
 				slices.Reverse(names[1 : len(names)-1])
-				return nil, sojourn.Conflict("the members wait for each other in a cycle, and none of them could ever start: %s", strings.Join(names, " → "))
+				return nil, &sojourn.Error{Code: sojourn.CodeCycle, Field: "members", Index: -1, Err: sojourn.ErrConflict,
+					Message: "the members wait for each other in a cycle, and none of them could ever start: " + strings.Join(names, " → ")}
 			case known && state[k] != done:
 				path = append(path, step{k, 0})
 			}

@@ -22,12 +22,12 @@ const (
 	rawAddJob = `insert into sj_job (id, kind, key, grp, content_type, tags, meta, policy, origin, orig_run_at_us, created_us, digest, args)
 		select id, 'bench', '', '', 'application/octet-stream', '', '', '', '', $2, $2, digest, args from unnest($1::bigint[], $3::bytea[], $4::bytea[]) as a (id, args, digest)`
 	rawAddLive = `insert into sj_live (id, queue, kind, key, state, r1, r2, priority, weight, run_at_us, wake_at_us, generation, epoch, worker,
-		deadline_us, history, has_data, updated_us)
-		select id, 'bench', 'bench', '', 3, 100, $2::bigint, 100, 1, $2::bigint, 9223372036854775807, 1, 0, '', 0, 0, 0, $2::bigint from unnest($1::bigint[]) as a (id)`
+		deadline_us, history, has_data, updated_us, born_us)
+		select id, 'bench', 'bench', '', 3, 100, $2::bigint, 100, 1, $2::bigint, 9223372036854775807, 1, 0, '', 0, 0, 0, $2::bigint, $2::bigint from unnest($1::bigint[]) as a (id)`
 	rawAddStarted = `insert into sj_live (id, queue, kind, key, state, r1, r2, priority, weight, run_at_us, wake_at_us, generation, epoch, worker,
-		deadline_us, history, has_data, updated_us, purpose, lease_until_us, lease_us, began_us, attempt, attempt_open, claimed, held, timeout_at_us)
+		deadline_us, history, has_data, updated_us, purpose, lease_until_us, lease_us, began_us, attempt, attempt_open, claimed, held, timeout_at_us, born_us)
 		select id, 'bench', 'bench', '', 4, 100, $2::bigint, 100, 1, $2::bigint, $4::bigint, 1, 1, $3, 0, 0, 0, $2::bigint, 1, $4::bigint, 30000000, $2::bigint,
-		1, 1, 1, 1, $4::bigint from unnest($1::bigint[]) as a (id)`
+		1, 1, 1, 1, $4::bigint, $2::bigint from unnest($1::bigint[]) as a (id)`
 	rawClaim = `with picked as (select id from sj_live where queue = 'bench' and kind = 'bench' and state = 3 order by r1, r2, id limit $1
 			for update skip locked)
 		update sj_live l set state = 4, purpose = 1, epoch = epoch + 1, worker = $2, lease_until_us = $3, lease_us = 30000000, began_us = $4,
@@ -36,8 +36,8 @@ const (
 		returning l.id, l.generation, l.epoch, l.attempt, l.priority, j.policy, j.content_type, j.args`
 	rawEnd      = `delete from sj_live where id = any($1::bigint[]) and state = 4 and epoch = 1 and worker = $2`
 	rawAddFinal = `insert into sj_final (id, queue, kind, key, state, priority, weight, run_at_us, generation, epoch, worker, attempt, failures, crashes,
-		history, has_data, finished_us, step_epoch, purpose, began_us, stage, outcome, by_whom, reason, result_type, error, result)
-		select id, 'bench', 'bench', '', 7, 100, 1, $2::bigint, 1, 1, $3, 1, 0, 0, 1, 0, $2::bigint, 1, 1, $2::bigint, 0, 'completed', '', '', '', '', ''
+		history, has_data, finished_us, step_epoch, purpose, began_us, stage, failure, outcome, by_whom, reason, result_type, error, result)
+		select id, 'bench', 'bench', '', 7, 100, 1, $2::bigint, 1, 1, $3, 1, 0, 0, 1, 0, $2::bigint, 1, 1, $2::bigint, 0, 0, 'completed', '', '', '', '', ''
 		from unnest($1::bigint[]) as a (id)`
 )
 

@@ -24,10 +24,11 @@ const (
 	rawAddJob = `insert into sj_job (id, kind, key, grp, content_type, tags, meta, policy, origin, orig_run_at_us, created_us, digest, args)
 		values (?1, 'bench', '', '', 'application/octet-stream', '', '', '', '', ?2, ?2, ?4, ?3)`
 	rawAddLive = `insert into sj_live (id, queue, kind, key, state, r1, r2, priority, weight, run_at_us, wake_at_us, generation, epoch, worker,
-		deadline_us, history, has_data, updated_us) values (?1, 'bench', 'bench', '', 3, 100, ?2, 100, 1, ?2, 9223372036854775807, 1, 0, '', 0, 0, 0, ?2)`
+		deadline_us, history, has_data, updated_us, born_us)
+		values (?1, 'bench', 'bench', '', 3, 100, ?2, 100, 1, ?2, 9223372036854775807, 1, 0, '', 0, 0, 0, ?2, ?2)`
 	rawAddStarted = `insert into sj_live (id, queue, kind, key, state, r1, r2, priority, weight, run_at_us, wake_at_us, generation, epoch, worker,
-		deadline_us, history, has_data, updated_us, purpose, lease_until_us, lease_us, began_us, attempt, attempt_open, claimed, held, timeout_at_us)
-		values (?1, 'bench', 'bench', '', 4, 100, ?2, 100, 1, ?2, ?4, 1, 1, ?3, 0, 0, 0, ?2, 1, ?4, 30000000, ?2, 1, 1, 1, 1, ?4)`
+		deadline_us, history, has_data, updated_us, purpose, lease_until_us, lease_us, began_us, attempt, attempt_open, claimed, held, timeout_at_us, born_us)
+		values (?1, 'bench', 'bench', '', 4, 100, ?2, 100, 1, ?2, ?4, 1, 1, ?3, 0, 0, 0, ?2, 1, ?4, 30000000, ?2, 1, 1, 1, 1, ?4, ?2)`
 	rawPick = `select l.id, l.generation, l.epoch, l.attempt, l.priority, j.policy, j.content_type, j.args from sj_live l join sj_job j on j.id = l.id
 		where l.queue = 'bench' and l.kind = 'bench' and l.state = 3 order by l.r1, l.r2, l.id limit ?1`
 	rawClaim = `update sj_live set state = 4, purpose = 1, epoch = epoch + 1, worker = ?1, lease_until_us = ?2, lease_us = 30000000, began_us = ?3,
@@ -35,8 +36,8 @@ const (
 		where id in (select value from json_each(?4)) and state = 3`
 	rawEnd      = `delete from sj_live where id in (select value from json_each(?1)) and state = 4 and epoch = 1 and worker = ?2`
 	rawAddFinal = `insert into sj_final (id, queue, kind, key, state, priority, weight, run_at_us, generation, epoch, worker, attempt, failures, crashes,
-		history, has_data, finished_us, step_epoch, purpose, began_us, stage, outcome, by_whom, reason, result_type, error, result)
-		values (?1, 'bench', 'bench', '', 7, 100, 1, ?2, 1, 1, ?3, 1, 0, 0, 1, 0, ?2, 1, 1, ?2, 0, 'completed', '', '', '', x'', x'')`
+		history, has_data, finished_us, step_epoch, purpose, began_us, stage, failure, outcome, by_whom, reason, result_type, error, result)
+		values (?1, 'bench', 'bench', '', 7, 100, 1, ?2, 1, 1, ?3, 1, 0, 0, 1, 0, ?2, 1, 1, ?2, 0, 0, 'completed', '', '', '', x'', x'')`
 )
 
 const rawWorker = "bench-raw"

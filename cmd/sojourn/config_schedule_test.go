@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/cli"
 )
 
 const scheduleTables = `
@@ -87,6 +89,26 @@ func TestBadSchedulesInFile(t *testing.T) {
 		out, err := cmd.CombinedOutput()
 		if e, ok := err.(*exec.ExitError); !ok || e.ExitCode() != 2 || !strings.Contains(string(out), "settings.toml:") {
 			t.Errorf("%s: %v, %s", what, err, out)
+		}
+	}
+}
+
+// TestConfigShowsSchedules: "config" lists the schedules of the file, with their places.
+func TestConfigShowsSchedules(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := os.WriteFile("sojourn.toml", []byte(scheduleTables), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, out, errs := commandLine(t, "config", "--origins", "-o", "json")
+	if code != cli.ExitOK {
+		t.Fatal(errs)
+	}
+	for _, want := range []string{
+		`{"key":"schedule.nightly","value":"every day at 02:30, Europe/Berlin: kind report in queue default","origin":"sojourn.toml:2:3","env":""}`,
+		`{"key":"schedule.often","value":"every 1h: kind ping in queue line","origin":"sojourn.toml:11:3","env":""}`,
+	} {
+		if !strings.Contains(out, want+"\n") {
+			t.Errorf("config shows no line %s in\n%s", want, out)
 		}
 	}
 }

@@ -59,7 +59,7 @@ func reference(t *testing.T, root *cobra.Command) string {
 	b.WriteString(strings.TrimSpace(parts[0]) + "\n")
 	var walk func(cmd *cobra.Command)
 	walk = func(cmd *cobra.Command) {
-		if cmd != root && cmd.Name() != "help" && cmd.Name() != "completion" {
+		if cmd != root && cmd.Name() != "help" && cmd.Name() != "completion" && !cmd.Hidden {
 			describe(&b, cmd, notes[cmd.CommandPath()])
 			delete(notes, cmd.CommandPath())
 		}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -40,6 +41,7 @@ func (t tests) Run() int {
 // TestScripts runs testdata/*.txt, one for each group of commands. In them "exits N COMMAND..."
 // wants that exit code, and "claims NAME KIND" claims a job of the kind, if there is one, for a
 // worker called NAME; "! claims" wants it to be refused because the worker is drained.
+// "fails KIND REASON TEXT..." claims a job for each text and fails it.
 func TestScripts(t *testing.T) {
 	scripts(t, "sqlite:jobs.db", "testdata/*.txt")
 }
@@ -52,7 +54,7 @@ func TestScriptsOverHTTP(t *testing.T) {
 }
 
 // overHTTP are the scripts about what stands in a store, wherever that is.
-var overHTTP = []string{"server/audit", "completion", "depends", "enqueue", "inbox", "job", "job_edit", "queue", "respond", "schedule", "server/local", "top", "why", "window", "worker", "workflow"}
+var overHTTP = []string{"server/audit", "completion", "depends", "enqueue", "failure", "inbox", "job", "job_edit", "queue", "respond", "schedule", "server/local", "stats", "tag", "top", "why", "window", "worker", "workflow"}
 
 // TestEveryCommandOverHTTP: each command is in one of these scripts, except those that have no
 // store of their own.
@@ -101,7 +103,10 @@ func scripts(t *testing.T, url, pattern string) {
 				return err
 			}
 			s := httptest.NewServer(h)
-			e.Defer(func() { h.Drain(); s.Close() })
+			ctx, stop := context.WithCancel(context.Background())
+			var sweep sync.WaitGroup
+			sweep.Go(func() { h.Sweep(ctx) })
+			e.Defer(func() { stop(); sweep.Wait(); h.Drain(); s.Close() })
 			e.Setenv("SOJOURN_URL", s.URL)
 			e.Setenv("NO_PROXY", "127.0.0.1")
 			return nil
@@ -112,8 +117,47 @@ func scripts(t *testing.T, url, pattern string) {
 			}
 			return democmd.HasBrokers(), nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "claims": claims},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "claims": claims, "fails": fails},
 	})
+}
+
+// openOf opens the store of the script's commands.
+func openOf(ts *testscript.TestScript) *sojourn.Client {
+	url := ts.Getenv("SOJOURN_URL")
+	if path, ok := strings.CutPrefix(url, "sqlite:"); ok {
+		url = "sqlite:" + ts.MkAbs(path)
+	}
+	c, err := store.Open(url)
+	ts.Check(err)
+	return c
+}
+
+// claim takes one job of a kind under a lease, if there is one.
+func claim(c *sojourn.Client, name, kind string) ([]driver.Claimed, error) {
+	return driver.Of(c).Claim(context.Background(), driver.ClaimRequest{Worker: name + "." + kind, Name: name, Queues: []string{sojourn.DefaultQueue},
+		Kinds: []string{kind}, Max: 1, Capacity: 1})
+}
+
+// fails takes jobs of a kind, one for each text, and reports a final error with that text.
+func fails(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 3 {
+		ts.Fatalf("usage: fails KIND REASON TEXT...")
+	}
+	c := openOf(ts)
+	defer c.Close()
+	for _, text := range args[2:] {
+		got, err := claim(c, "test", args[0])
+		ts.Check(err)
+		if len(got) != 1 {
+			ts.Fatalf("%d jobs claimed, want 1", len(got))
+		}
+		done, err := driver.Of(c).Finish(context.Background(), []sojourn.Outcome{{Lease: got[0].Lease, Type: sojourn.OutcomeError, Reason: args[1], Text: text, Detail: []byte(`{"text": true}`),
+			Verdict: sojourn.Verdict{Final: true}}})
+		ts.Check(err)
+		if done[0].Status != driver.FinishApplied {
+			ts.Fatalf("the outcome is %s: %v", done[0].Status, done[0].Err)
+		}
+	}
 }
 
 // claims takes a job under a lease, as a worker would.
@@ -121,15 +165,9 @@ func claims(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) != 2 {
 		ts.Fatalf("usage: claims NAME KIND")
 	}
-	url := ts.Getenv("SOJOURN_URL")
-	if path, ok := strings.CutPrefix(url, "sqlite:"); ok {
-		url = "sqlite:" + ts.MkAbs(path)
-	}
-	c, err := store.Open(url)
-	ts.Check(err)
+	c := openOf(ts)
 	defer c.Close()
-	_, err = driver.Of(c).Claim(context.Background(), driver.ClaimRequest{Worker: args[0] + "." + args[1], Name: args[0], Queues: []string{sojourn.DefaultQueue},
-		Kinds: []string{args[1]}, Max: 1, Capacity: 1})
+	_, err := claim(c, args[0], args[1])
 	if !neg {
 		ts.Check(err)
 	} else if sojourn.ErrorCode(err) != sojourn.CodeDrained {

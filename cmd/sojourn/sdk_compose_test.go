@@ -74,6 +74,9 @@ func (d *scenarioDriver) compose(ctx context.Context, s scenarioStep) (done bool
 	case "schedule":
 		got, err := d.schedule(ctx, s)
 		return true, got, err
+	case "workflow":
+		got, err := d.workflow(ctx, s)
+		return true, got, err
 	}
 	return false, nil, nil
 }
@@ -154,7 +157,7 @@ func (d *scenarioDriver) followHandlers(w *worker.Worker) {
 		if err := j.SetResult(json.RawMessage(`{"left":0}`)); err != nil {
 			return err
 		}
-		return sojourn.WithCheckpoint([]byte(`{"row":17}`), sojourn.Abort(sojourn.WithReason("declined", errors.New("no stock"))))
+		return sojourn.WithCheckpoint([]byte(`{"row":17}`), sojourn.Abort(sojourn.WithDetail(map[string]int{"sku": 4}, sojourn.WithReason("declined", errors.New("no stock")))))
 	})
 	handle("collect", func(ctx context.Context, j *sojourn.Job) error {
 		parents, err := j.Parents(ctx)
@@ -163,6 +166,31 @@ func (d *scenarioDriver) followHandlers(w *worker.Worker) {
 			all = append(all, p.Result)
 		}
 		return errors.Join(err, j.SetResult(all))
+	})
+	handle("split", func(ctx context.Context, j *sojourn.Job) error {
+		var parts []string
+		if err := json.Unmarshal(j.Args, &parts); err != nil {
+			return err
+		}
+		if !j.ChildrenDone {
+			var children []*sojourn.Job
+			for _, p := range parts {
+				b, err := json.Marshal(p)
+				if err != nil {
+					return err
+				}
+				children = append(children, sojourn.NewJob("echo", b, sojourn.Name(p)))
+			}
+			return sojourn.AwaitJobs(time.Minute, children...)
+		}
+		var all [][2]any
+		for c, err := range j.Children(ctx) {
+			if err != nil {
+				return err
+			}
+			all = append(all, [2]any{c.Name, json.RawMessage(c.Result)})
+		}
+		return j.SetResult(all)
 	})
 	handle("refused", func(_ context.Context, j *sojourn.Job) error {
 		if j.Epoch == 1 {

@@ -45,6 +45,9 @@ type scenarioStep struct {
 	Dependents string
 	How, Name  string
 	Schedule   *scenarioSchedule
+	Members    []scenarioMember
+	Open       bool
+	OnEnd      *scenarioJob `json:"on_end"`
 	Worker     struct {
 		Queues      []string
 		Concurrency int
@@ -230,6 +233,7 @@ func (d *scenarioDriver) call(ctx context.Context, method, path, token string, b
 type shown struct {
 	*sojourn.Job
 	CheckpointJSON string `json:"checkpoint_json"`
+	DetailJSON     string `json:"error_detail_json"`
 	ResultJSON     string `json:"result_json"`
 	ResultBase64   []byte `json:"result_base64"`
 }
@@ -238,7 +242,7 @@ func show(j *sojourn.Job, err error) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return shown{j, string(j.Checkpoint), string(j.Result), j.Result}, nil
+	return shown{j, string(j.Checkpoint), string(j.ErrorDetail), string(j.Result), j.Result}, nil
 }
 
 func (d *scenarioDriver) do(ctx context.Context, s scenarioStep) (any, error) {

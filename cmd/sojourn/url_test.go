@@ -22,14 +22,15 @@ var commandLines = []string{
 	"queue ls", "queue get q", "queue set q", "queue pause q", "queue resume q", "queue forget q", "queue peek q", "queue hold q", "queue unhold q", "why 1", "work --kind k --exec true", "audit ls", "top --once", "tail 1", "worker ls", "worker get w", "worker drain w", "window preview --queue q", "inbox ls",
 	"schedule set n k --every 1h", "schedule test n k --every 1h", "schedule ls", "schedule get n", "schedule run n", "schedule pause n", "schedule resume n", "schedule rm n",
 	"workflow run w.json", "workflow ls", "workflow get w", "workflow members w", "workflow close w", "workflow cancel w", "workflow redrive w",
+	"failure ls", "failure get 1", "failure redrive 1", "failure cancel 1", "failure mute 1", "operation ls", "operation get o", "operation pause o", "operation resume o", "operation cancel o", "stats",
 	"inbox get 1", "inbox count", "inbox match 1 --job 1", "inbox retry 1", "inbox discard 1", "webhook",
 	"token create --name a --verb read", "token ls", "token revoke 1", "token rotate 1",
-	"migrate status", "migrate up", "migrate down", "migrate print", "migrate check", "store backup b.db", "store restore b.db", "store compact", "doctor",
+	"tag ls", "tag jobs t", "migrate status", "migrate up", "migrate down", "migrate print", "migrate check", "store backup b.db", "store restore b.db", "store compact", "doctor",
 }
 
 // storeless are commands that open no store, or something else before it; serve calls any store
 // that it cannot open unusable.
-var storeless = []string{"sojourn version", "sojourn config", "sojourn serve", "sojourn source ls", "sojourn source test", "sojourn source run", "sojourn source check"}
+var storeless = []string{"sojourn version", "sojourn health", "sojourn man", "sojourn config", "sojourn serve", "sojourn source ls", "sojourn source test", "sojourn source run", "sojourn source check"}
 
 // TestStoreOfEveryCommand shows for every command that takes a store that the flag goes before
 // SOJOURN_URL, and that before the default.
@@ -116,8 +117,8 @@ func TestCommandsOnPostgres(t *testing.T) {
 		{"migrate status", "sojourn migrate up", cli.ExitFailed},
 		{"migrate up", "schema ", cli.ExitOK},
 		{"migrate check", "schema ", cli.ExitOK},
-		{"migrate print --down", "drop table " + schema + ".sj_job;", cli.ExitOK},
-		{"migrate down", "schema 0", cli.ExitOK},
+		{"migrate print --down --steps 5", "drop table " + schema + ".sj_job;", cli.ExitOK},
+		{"migrate down --to 0", "schema 0", cli.ExitOK},
 		{"migrate print", "create schema if not exists " + schema, cli.ExitOK},
 		{"migrate check", "sojourn migrate up", cli.ExitFailed},
 		{"migrate up", "0001", cli.ExitOK},

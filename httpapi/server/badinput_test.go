@@ -3,10 +3,12 @@ package server
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -204,6 +206,41 @@ func TestLongHeaders(t *testing.T) {
 	s.want("30 KiB", long(30<<10), 431, "header_too_large")
 	s.want("64 KiB", long(64<<10), 431, "")
 	s.want("a long path", s.raw("GET /v1/jobs/"+strings.Repeat("1", MaxHeader)+" HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"), 431, "header_too_large")
+}
+
+// TestErrorDetails (spec:J8): the detail of an error may have what args may not show, so it needs
+// the grant read:args.
+func TestErrorDetails(t *testing.T) {
+	s := newSite(t, Options{})
+	all := s.token(time.Hour, access.Grant{Verbs: []access.Verb{access.VerbEnqueue, access.VerbWork, access.VerbRead, access.VerbReadArgs}, Queue: "pay"})
+	s.want("enqueue", s.send(http.MethodPost, "/v1/jobs", `{"kind":"charge","queue":"pay"}`, all), 201, "")
+	var claimed struct {
+		Jobs []struct{ Lease json.RawMessage }
+	}
+	a := s.send(http.MethodPost, "/v1/claim", `{"worker":"w","queues":["pay"],"kinds":["charge"],"max":1}`, all)
+	if err := json.Unmarshal([]byte(a.body), &claimed); err != nil || len(claimed.Jobs) != 1 {
+		t.Fatalf("claim: %s", a.body)
+	}
+	s.want("finish", s.send(http.MethodPost, "/v1/finish",
+		`{"outcomes":[{"type":"abort","reason":"declined","error":"no","error_detail":{"hidden":[1]},"lease":`+string(claimed.Jobs[0].Lease)+`}]}`, all), 200, "")
+	groups := s.send(http.MethodGet, "/v1/failures", "", all)
+	group := regexp.MustCompile(`"id":"([0-9a-f]{16})"`).FindStringSubmatch(groups.body)
+	if group == nil {
+		t.Fatalf("no failure group: %s", groups.body)
+	}
+	for verb, sees := range map[access.Verb]bool{access.VerbRead: false, access.VerbReadArgs: true} {
+		token := s.token(time.Hour, access.Grant{Verbs: []access.Verb{access.VerbRead, verb}, Queue: "pay"})
+		everywhere := s.token(time.Hour, access.Grant{Verbs: []access.Verb{access.VerbRead, verb}})
+		for _, path := range []string{"/v1/jobs/1", "/v1/jobs/1/history", "/v1/failures/" + group[1]} {
+			for _, who := range []string{token, everywhere} {
+				a := s.send(http.MethodGet, path, "", who)
+				s.want(path, a, 200, "")
+				if strings.Contains(a.body, `"error_detail":{"hidden":[1]}`) != sees {
+					t.Errorf("%s with %s: %s", path, verb, a.body)
+				}
+			}
+		}
+	}
 }
 
 // TestLocation: only an admin learns where the store is.

@@ -27,8 +27,8 @@ func TestBadDependencies(t *testing.T) {
 		status     int
 		code       string
 	}{
-		{"39 unknown", `{"kind":"k","depends_on":[{"jobs":[987654321]}]}`, 404, "not_found"},
-		{"39 own id", fmt.Sprintf(`{"id":%d,"kind":"k","depends_on":[{"jobs":[%d]}]}`, own, own), 409, "conflict"},
+		{"39 unknown", `{"kind":"k","depends_on":[{"jobs":[987654321]}]}`, 422, "unknown_dependency"},
+		{"39 own id", fmt.Sprintf(`{"id":%d,"kind":"k","depends_on":[{"jobs":[%d]}]}`, own, own), 422, "cycle"},
 		{"39 too many parents", `{"kind":"k","depends_on":[{"jobs":` + manyIDs(sojourn.MaxDepends+1) + `}]}`, 422, "invalid"},
 		{"39 an id of 0", `{"kind":"k","depends_on":[{"jobs":[0]}]}`, 422, "invalid"},
 		{"39 an id beyond 2^53", `{"kind":"k","depends_on":[{"jobs":[9007199254740992]}]}`, 422, "invalid"},
@@ -40,7 +40,7 @@ func TestBadDependencies(t *testing.T) {
 		s.want(c.name, s.send(http.MethodPost, "/v1/jobs", c.body), c.status, c.code)
 	}
 	cycle := fmt.Sprintf(`{"jobs":[{"id":%d,"kind":"k","depends_on":[{"jobs":[%d]}]},{"id":%d,"kind":"k","depends_on":[{"jobs":[%d]}]}]}`, own, own+1, own+1, own)
-	s.contains("39 cycle", s.send(http.MethodPost, "/v1/jobs/batch", cycle), 409, fmt.Sprint(own), fmt.Sprint(own+1))
+	s.contains("39 cycle", s.send(http.MethodPost, "/v1/jobs/batch", cycle), 422, fmt.Sprint(own), fmt.Sprint(own+1))
 	if n := s.stored(); n != before {
 		t.Errorf("%d jobs were stored", n-before)
 	}
@@ -126,7 +126,7 @@ func TestGraphStopsAtGrants(t *testing.T) {
 		return fmt.Sprintf(`{"kind":"k","queue":"att","depends_on":[{"jobs":[%d]}]}`, id)
 	}
 	foreign := s.send(http.MethodPost, "/v1/jobs", depends(secret.ID), mallory)
-	s.want("a foreign parent", foreign, 404, "not_found")
+	s.want("a foreign parent", foreign, 422, "unknown_dependency")
 	unknown := s.send(http.MethodPost, "/v1/jobs", depends(secret.ID+7_000_000), mallory)
 	for _, a := range []*answer{&foreign, &unknown} {
 		a.body, _, _ = strings.Cut(a.body, `"request_id"`)
@@ -157,7 +157,7 @@ func TestGraphStopsAtGrants(t *testing.T) {
 	}
 	s.contains("a foreign next", finish(`"type":"completed","next":[{"kind":"k","queue":"vic"}]`), 200, `"refused"`, access.CodeScope)
 	s.contains("a foreign stage", finish(`"type":"advance","queue":"vic"`), 200, `"refused"`, access.CodeScope)
-	s.contains("a next with a foreign parent", finish(`"type":"completed","next":[`+depends(secret.ID)+`]`), 200, `"refused"`, "not_found")
+	s.contains("a next with a foreign parent", finish(`"type":"completed","next":[`+depends(secret.ID)+`]`), 200, `"refused"`, "unknown_dependency")
 	cancel := fmt.Sprintf(`{"filter":{"ids":[%d]},"edit":{"action":"cancel","dependents":"cancel"}}`, mine)
 	s.contains("a cascade", s.send(http.MethodPost, "/v1/jobs/edit", cancel, mallory), 200, `"changed":1`)
 	if j, err := s.client.Get(t.Context(), spy.ID); err != nil || j.State != sojourn.Blocked {

@@ -9,6 +9,7 @@ import (
 	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
 	"github.com/sojourn-queue/sojourn/httpapi/server/internal/params"
+	"github.com/sojourn-queue/sojourn/httpapi/server/internal/triage"
 	"github.com/sojourn-queue/sojourn/internal/jsonform"
 	"github.com/sojourn-queue/sojourn/rules"
 )
@@ -24,6 +25,7 @@ func (c *call) enqueueAlone(j *sojourn.Job) (wire.Enqueued, error) {
 	if err := c.who.may(access.VerbEnqueue, j.Queue, j.Kind); err != nil {
 		return wire.Enqueued{}, err
 	}
+	c.inheritTrace(j)
 	e, err := c.client.Enqueue(c.ctx, j)
 	if err != nil {
 		return wire.Enqueued{}, err
@@ -32,6 +34,11 @@ func (c *call) enqueueAlone(j *sojourn.Job) (wire.Enqueued, error) {
 		c.status = http.StatusCreated
 	}
 	return wire.EnqueuedOf(e), nil
+}
+
+// inheritTrace gives a job the trace context of the request, if it has none.
+func (c *call) inheritTrace(j *sojourn.Job) {
+	j.InheritTrace(c.r.Header.Get(sojourn.MetaTraceparent), c.r.Header.Get(sojourn.MetaTracestate))
 }
 
 type enqueueBatchIn struct{ Body wire.EnqueueRequest }
@@ -43,6 +50,7 @@ func enqueueBatch(c *call, in *enqueueBatchIn) (wire.EnqueueAnswer, error) {
 		if err := c.who.may(access.VerbEnqueue, jobs[i].Queue, jobs[i].Kind); err != nil {
 			return wire.EnqueueAnswer{}, sojourn.AtIndex(i, err)
 		}
+		c.inheritTrace(&jobs[i])
 		send[i] = &jobs[i]
 	}
 	enqueue := c.client.EnqueueAll
@@ -88,6 +96,9 @@ func (c *call) find(f sojourn.Filter) (wire.JobsAnswer, error) {
 	verb := access.VerbRead
 	if f.Full {
 		verb = access.VerbReadArgs
+	}
+	if err := triage.Narrow(c.ctx, c.store, verb, &f); err != nil {
+		return wire.JobsAnswer{}, err
 	}
 	needs := func(h *holder) error {
 		if f.IDs != nil || f.ParentsOf > 0 || f.ChildrenOf > 0 || f.AwaitedBy > 0 || f.Key != "" && f.Kind == "" {
@@ -174,7 +185,7 @@ func (c *call) one(id sojourn.ID, verb access.Verb) (sojourn.Job, error) {
 	}
 	j := jobs[0]
 	if !c.who.allows(access.VerbReadArgs, j.Queue, j.Kind) {
-		j.Args, j.Result, j.Checkpoint, j.Response, j.Responses = nil, nil, nil, nil, nil
+		j.Args, j.Result, j.Checkpoint, j.Response, j.Responses, j.ErrorDetail = nil, nil, nil, nil, nil, nil
 	}
 	return j, nil
 }
@@ -213,6 +224,13 @@ func getHistory(c *call, in *historyIn) (wire.HistoryAnswer, error) {
 		return wire.HistoryAnswer{}, err
 	}
 	h, err := c.store.History(c.ctx, in.ID, in.After, in.Limit)
+	if err == nil && slices.ContainsFunc(h, func(e sojourn.HistoryEntry) bool { return e.ErrorDetail != nil }) {
+		if _, hidden := c.one(in.ID, access.VerbReadArgs); hidden != nil {
+			for i := range h {
+				h[i].ErrorDetail = nil
+			}
+		}
+	}
 	return wire.HistoryAnswer{History: h}, err
 }
 
@@ -248,6 +266,9 @@ func editJobs(c *call, in *editJobsIn) (wire.EditAnswer, error) {
 		By     string             `json:"by,omitempty"`
 		Reason string             `json:"reason,omitempty"`
 	}{in.Body.Filter, e.Action, e.By, e.Reason}
+	if err := triage.Narrow(c.ctx, c.store, verb, &f); err != nil {
+		return wire.EditAnswer{}, err
+	}
 	hidden, err := c.mayEdit(verb, &f, e)
 	if err != nil {
 		return wire.EditAnswer{}, err

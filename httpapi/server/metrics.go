@@ -3,7 +3,6 @@ package server
 import (
 	"net/http"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"time"
@@ -16,7 +15,9 @@ import (
 	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/httpapi/server/internal/admission"
 	"github.com/sojourn-queue/sojourn/httpapi/server/internal/meter"
+	"github.com/sojourn-queue/sojourn/internal/version"
 	"github.com/sojourn-queue/sojourn/schedule"
+	"github.com/sojourn-queue/sojourn/workflow"
 )
 
 // meters holds this server's own metrics. /metrics shows them with those of the store.
@@ -47,11 +48,7 @@ func (m *meters) watch(s *Server) {
 	gauge("sojourn_sweep_lag_seconds", "Seconds since the sweep of this server has last succeeded; since its start if it never has.", func() float64 { return s.sweepLag().Seconds() })
 	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "sojourn_build_info", Help: "1; the labels have the version of the program."}, []string{"version", "go"})
 	m.registry.MustRegister(build)
-	version := "(devel)"
-	if b, ok := debug.ReadBuildInfo(); ok && b.Main.Version != "" {
-		version = b.Main.Version
-	}
-	build.WithLabelValues(version, runtime.Version()).Set(1)
+	build.WithLabelValues(version.Current().Version, runtime.Version()).Set(1)
 }
 
 // request counts one request. The label is the pattern of the route, never the path, so that
@@ -88,11 +85,17 @@ func metrics(c *call) (any, error) {
 		state.MustRegister(v)
 		return v
 	}
-	vec("sojourn_store_bytes", "Size of the store on disk, in bytes.").WithLabelValues().Set(float64(status.Bytes))
+	meter.Store(state, status)
 	if err := c.inboxMetrics(vec("sojourn_inbox_responses", "Responses that no job has taken, each outcome counted up to 10,000.", "outcome")); err != nil {
 		return nil, err
 	}
 	if err := meter.Schedules(c.ctx, state, schedule.StoreOf(c.store), status.Now); err != nil {
+		return nil, err
+	}
+	if err := meter.Workflows(c.ctx, state, workflow.StoreOf(c.store), status.Now); err != nil {
+		return nil, err
+	}
+	if err := meter.Statistics(c.ctx, state, c.store); err != nil {
 		return nil, err
 	}
 	meter.Queues(state, slices.DeleteFunc(queues, func(q sojourn.QueueStatus) bool { return !c.who.sees(q.Name) }), status.Now)

@@ -56,7 +56,7 @@ func describe() ([]byte, error) {
 			securityScheme: {Type: "http", Scheme: "bearer", Description: "a token of sojourn token create; admin has all verbs"}}}}
 	problem := registry.Schema(reflect.TypeFor[wire.Problem](), true, "Problem")
 	for _, rt := range routes {
-		doc.AddOperation(operation(registry, rt, problem))
+		doc.AddOperation(operationOf(registry, rt, problem))
 	}
 	openAnswers(doc, registry)
 	b, err := json.MarshalIndent(doc, "", " ")
@@ -68,7 +68,7 @@ func namer(t reflect.Type, hint string) string {
 	return strings.TrimSuffix(huma.DefaultSchemaNamer(t, hint), "View")
 }
 
-func operation(registry huma.Registry, rt route, problem *huma.Schema) *huma.Operation {
+func operationOf(registry huma.Registry, rt route, problem *huma.Schema) *huma.Operation {
 	o := &huma.Operation{Method: rt.method, Path: rt.path, OperationID: rt.id, Summary: rt.summary, Tags: []string{rt.tag}, Responses: map[string]*huma.Response{},
 		Security:   []map[string][]string{{securityScheme: {string(rt.verb)}}},
 		Extensions: map[string]any{verbExtension: rt.verb, classExtension: rt.class.String(), othersExtension: rt.others}}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
@@ -81,6 +82,17 @@ func op[In, Out any](method, path, id, summary string, verb access.Verb, c admis
 			}
 			return fn(c, in)
 		}}
+}
+
+// onStore makes an operation of a function that needs nothing but the store. in.Detail, if it has
+// one, goes to the audit log.
+func onStore[In, Out any](fn func(context.Context, sojourn.Store, *In) (Out, error)) func(*call, *In) (Out, error) {
+	return func(c *call, in *In) (Out, error) {
+		if d, ok := any(in).(interface{ Detail() any }); ok {
+			c.detail = d.Detail()
+		}
+		return fn(c.ctx, c.store, in)
+	}
 }
 
 // but sets the answer to tokens for other queues and kinds.

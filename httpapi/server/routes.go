@@ -7,7 +7,12 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/httpapi/server/internal/admission"
+	"github.com/sojourn-queue/sojourn/httpapi/server/internal/stats"
+	"github.com/sojourn-queue/sojourn/httpapi/server/internal/tags"
+	"github.com/sojourn-queue/sojourn/httpapi/server/internal/triage"
+	"github.com/sojourn-queue/sojourn/httpapi/server/internal/workflows"
 	"github.com/sojourn-queue/sojourn/schedule"
+	"github.com/sojourn-queue/sojourn/store/operation"
 	"github.com/sojourn-queue/sojourn/workflow"
 )
 
@@ -57,12 +62,32 @@ var routes = slices.Concat(
 	),
 	tagged("workflows",
 		op(http.MethodGet, "/v1/workflows", "listWorkflows", "List workflows in the order of their names; with wait, once one is final", access.VerbRead, admission.Reading, listWorkflows).but(filtered),
-		op(http.MethodPut, "/v1/workflows/{workflow}", "startWorkflow", "Store a workflow with its members, all or none; the same workflow again is a duplicate", access.VerbEnqueue, admission.Enqueueing, startWorkflow),
-		op(http.MethodGet, "/v1/workflows/{workflow}/members", "listMembers", "List members in the order of their names", access.VerbRead, admission.Reading, listMembers).but(hidden),
-		op(http.MethodPost, "/v1/workflows/{workflow}/members", "appendMembers", "Add members to an open workflow, all or none", access.VerbEnqueue, admission.Enqueueing, appendWorkflow).but(hidden),
-		op(http.MethodPost, "/v1/workflows/{workflow}/close", "closeWorkflow", "End the time in which a workflow takes members", access.VerbEnqueue, admission.Enqueueing, changeWorkflow(workflow.ActionClose)).but(hidden),
-		op(http.MethodPost, "/v1/workflows/{workflow}/cancel", "cancelWorkflow", "Cancel all members that are not final", access.VerbOperate, admission.Enqueueing, changeWorkflow(workflow.ActionCancel)).but(hidden),
-		op(http.MethodPost, "/v1/workflows/{workflow}/redrive", "redriveWorkflow", "Run all failed and cancelled members again", access.VerbOperate, admission.Enqueueing, changeWorkflow(workflow.ActionRedrive)).but(hidden),
+		op(http.MethodPut, "/v1/workflows/{workflow}", "startWorkflow", "Store a workflow with its members, all or none; the same workflow again is a duplicate", access.VerbEnqueue, admission.Enqueueing, onStore(workflows.Start)),
+		op(http.MethodGet, "/v1/workflows/{workflow}/members", "listMembers", "List members in the order of their names", access.VerbRead, admission.Reading, onStore(workflows.ListMembers)).but(hidden),
+		op(http.MethodPost, "/v1/workflows/{workflow}/members", "appendMembers", "Add members to an open workflow, all or none", access.VerbEnqueue, admission.Enqueueing, onStore(workflows.Append)).but(hidden),
+		op(http.MethodPost, "/v1/workflows/{workflow}/close", "closeWorkflow", "End the time in which a workflow takes members", access.VerbEnqueue, admission.Enqueueing, onStore(workflows.Change(workflow.ActionClose))).but(hidden),
+		op(http.MethodPost, "/v1/workflows/{workflow}/cancel", "cancelWorkflow", "Cancel all members that are not final", access.VerbOperate, admission.Enqueueing, onStore(workflows.Change(workflow.ActionCancel))).but(hidden),
+		op(http.MethodPost, "/v1/workflows/{workflow}/redrive", "redriveWorkflow", "Run all failed and cancelled members again", access.VerbOperate, admission.Enqueueing, onStore(workflows.Change(workflow.ActionRedrive))).but(hidden),
+	),
+	tagged("failures",
+		op(http.MethodGet, "/v1/failures", "listFailures", "List failure groups, those with the latest failures first", access.VerbRead, admission.Reading, onStore(triage.ListFailures)).but(filtered),
+		op(http.MethodGet, "/v1/failures/{failure}", "getFailure", "One failure group with exact counts", access.VerbRead, admission.Reading, onStore(triage.GetFailure)).but(hidden),
+		op(http.MethodPost, "/v1/failures/{failure}/mute", "muteFailure", "Leave a failure group out of lists, or end that", access.VerbOperate, admission.Enqueueing, onStore(triage.MuteFailure)).but(hidden),
+	),
+	tagged("statistics",
+		op(http.MethodGet, "/v1/stats", "readStatistics", "Numbers and times of jobs by day, queue and kind, for the last days in UTC", access.VerbRead, admission.Reading, onStore(stats.Read)).but(filtered),
+	),
+	tagged("tags",
+		op(http.MethodGet, "/v1/tags", "listTags", "List tags with the numbers of their jobs, the most frequent first", access.VerbRead, admission.Reading, onStore(tags.Count)).but(filtered),
+		op(http.MethodGet, "/v1/tags/{tag}", "listTaggedJobs", "List the jobs of a tag in the order in which they got it", access.VerbRead, admission.Reading, onStore(tags.Jobs)).but(filtered),
+	),
+	tagged("operations",
+		op(http.MethodGet, "/v1/operations", "listOperations", "List stored operations, the newest first", access.VerbOperate, admission.Reading, onStore(triage.ListOperations)).but(filtered),
+		op(http.MethodPost, "/v1/operations", "startOperation", "Redrive, cancel, fail, purge or change many jobs by a stored operation", access.VerbOperate, admission.Enqueueing, onStore(triage.StartOperation)),
+		op(http.MethodGet, "/v1/operations/{operation}", "getOperation", "One stored operation with its progress", access.VerbOperate, admission.Reading, onStore(triage.GetOperation)).but(hidden),
+		op(http.MethodPost, "/v1/operations/{operation}/pause", "pauseOperation", "Stop a stored operation until it is resumed", access.VerbOperate, admission.Enqueueing, onStore(triage.ChangeOperation(operation.ActionPause))).but(hidden),
+		op(http.MethodPost, "/v1/operations/{operation}/resume", "resumeOperation", "Go on with a paused or stopped operation", access.VerbOperate, admission.Enqueueing, onStore(triage.ChangeOperation(operation.ActionResume))).but(hidden),
+		op(http.MethodPost, "/v1/operations/{operation}/cancel", "cancelOperation", "End a stored operation; jobs that were changed stay so", access.VerbOperate, admission.Enqueueing, onStore(triage.ChangeOperation(operation.ActionCancel))).but(hidden),
 	),
 	tagged("schedules",
 		op(http.MethodGet, "/v1/schedules", "listSchedules", "List schedules in the order of their names", access.VerbRead, admission.Reading, listSchedules).but(filtered),

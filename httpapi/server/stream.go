@@ -152,6 +152,7 @@ func (s *stream) store(lines [][]byte) error {
 			answers[i].Error = wire.Item(s.coded(s.r, "", err))
 			continue
 		}
+		s.inheritTrace(&j)
 		jobs, place = append(jobs, &j), append(place, i)
 	}
 	if len(jobs) > 0 {

@@ -3,48 +3,13 @@ package server
 import (
 	"time"
 
-	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
-	"github.com/sojourn-queue/sojourn/internal/jsonform"
 	"github.com/sojourn-queue/sojourn/workflow"
 )
 
 // The store checks the grants: a token sees and changes only workflows whose members are all within
-// them.
-
-type startWorkflowIn struct {
-	Workflow string `path:"workflow"`
-	Body     wire.NewWorkflow
-}
-
-func startWorkflow(c *call, in *startWorkflowIn) (wire.Workflow, error) {
-	out, err := workflow.StoreOf(c.store).StartWorkflow(c.ctx, in.Body.Workflow(in.Workflow))
-	return wire.Workflow{Status: out}, err
-}
-
-type appendWorkflowIn struct {
-	Workflow string `path:"workflow"`
-	Body     wire.NewMembers
-}
-
-func appendWorkflow(c *call, in *appendWorkflowIn) (wire.Workflow, error) {
-	out, err := workflow.StoreOf(c.store).AppendWorkflow(c.ctx, in.Workflow, jsonform.MembersOf(in.Body.Members))
-	return wire.Workflow{Status: out}, err
-}
-
-type changeWorkflowIn struct {
-	Workflow string `path:"workflow"`
-	Body     wire.WorkflowChange
-}
-
-func changeWorkflow(a workflow.Action) func(*call, *changeWorkflowIn) (wire.Workflow, error) {
-	return func(c *call, in *changeWorkflowIn) (wire.Workflow, error) {
-		c.detail = in.Body
-		out, err := workflow.StoreOf(c.store).ChangeWorkflow(c.ctx, in.Workflow, a, in.Body.Reason)
-		return wire.Workflow{Status: out}, err
-	}
-}
+// them. Package workflows has the other operations.
 
 type listWorkflowsIn struct {
 	Names  []string         `query:"name" doc:"only these, all in one page, each with the numbers of its members by state"`
@@ -70,16 +35,4 @@ func listWorkflows(c *call, in *listWorkflowsIn) (wire.WorkflowsAnswer, error) {
 		}
 	}
 	return wire.WorkflowsAnswer{Workflows: wire.WorkflowsOf(found)}, err
-}
-
-type listMembersIn struct {
-	Workflow string          `path:"workflow"`
-	States   []sojourn.State `query:"state"`
-	After    string          `query:"after" doc:"the last name of the page before"`
-	Limit    int             `query:"limit" doc:"1 to 1,000; default 100"`
-}
-
-func listMembers(c *call, in *listMembersIn) (wire.MembersAnswer, error) {
-	found, err := workflow.StoreOf(c.store).WorkflowMembers(c.ctx, in.Workflow, workflow.MemberQuery{States: in.States, After: in.After, Limit: in.Limit})
-	return wire.MembersAnswer{Members: append([]workflow.MemberStatus{}, found...)}, err
 }

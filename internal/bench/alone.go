@@ -17,32 +17,21 @@ const (
 
 // alone measures the rates of enqueues and of responses, in turn, Runs times.
 func alone(ctx context.Context, b *Bench) error {
-	cases := []string{enqueuesAlone, answersAlone}
-	all := make([][]Result, len(cases))
-	for run := range b.Runs {
-		for i := range cases {
-			i = (i + run) % len(cases) // neither comes first each time
-			r, err := b.once(ctx, Result{Scenario: "respond", Producers: usual, Queue: cases[i]}, func(ctx context.Context, s *Sojourn, r *Result) (Measured, error) {
-				load := b.load(usual, 1)
-				if cases[i] == enqueuesAlone {
-					return Enqueues(ctx, s, load)
-				}
-				if err := s.park(ctx, load.WarmUp+load.Jobs); err != nil {
-					return Measured{}, err
-				}
-				r.settle(ctx, s.Client) // exclude the cost of the jobs from that of the responses
-				return Enqueues(ctx, answers{s}, load)
-			})
-			if err != nil {
-				return err
-			}
-			all[i] = append(all[i], r)
+	cases := []Result{{Queue: enqueuesAlone}, {Queue: answersAlone}}
+	for i := range cases {
+		cases[i].Scenario, cases[i].Producers = "respond", usual
+	}
+	return b.inTurn(ctx, cases, func(ctx context.Context, i int, s *Sojourn, r *Result) (Measured, error) {
+		load := b.load(usual, 1)
+		if i == 0 {
+			return Enqueues(ctx, s, load)
 		}
-	}
-	for _, results := range all {
-		b.keep(middle(results, all[0]))
-	}
-	return nil
+		if err := s.park(ctx, load.WarmUp+load.Jobs); err != nil {
+			return Measured{}, err
+		}
+		r.settle(ctx, s.Client) // exclude the cost of the jobs from that of the responses
+		return Enqueues(ctx, answers{s}, load)
+	})
 }
 
 // park makes n jobs that await an answer, while no worker is there to take it.

@@ -124,7 +124,7 @@ func (a *awaiting) answer(ctx context.Context) (m Measured) {
 		all.Go(func() {
 			me := &a.answers[w]
 			for i := 0; i < each && time.Since(began) < a.load.Within; i++ {
-				// A job of its own, in an order that jumps through all of them.
+				// Each answer is for another job, and neighbours in time are no neighbours by id.
 				number := w + a.at*(i*7919%max(a.jobs/a.at, 1))
 				called := time.Now()
 				_, err := a.Client.Respond(ctx, &sojourn.Response{Kind: Kind, Key: a.key(number), Body: Args(number)})

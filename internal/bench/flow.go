@@ -53,27 +53,19 @@ func groupName(i int) string { return fmt.Sprintf("group-%d", i) }
 // flows measures the cost of gates: whole lives with and without them, and claims behind a group
 // that is at its limit.
 func flows(ctx context.Context, b *Bench) error {
-	all := make([][]Result, len(flowCases))
-	for run := range b.Runs {
-		for i := range flowCases {
-			i = (i + run) % len(flowCases) // rotate the order of the cases
-			c := flowCases[i]
-			r, err := b.once(ctx, Result{Scenario: "flow", Producers: usual, Worker: workerName(false), Queue: c.name},
-				func(ctx context.Context, s *Sojourn, _ *Result) (Measured, error) {
-					s.Groups = c.groups
-					if err := s.Client.Queues().Set(ctx, s.queue(), c.settings); err != nil {
-						return Measured{}, err
-					}
-					return Life(ctx, s, b.load(usual, 1))
-				})
-			if err != nil {
-				return err
-			}
-			all[i] = append(all[i], r)
-		}
+	cases := make([]Result, len(flowCases))
+	for i, c := range flowCases {
+		cases[i] = Result{Scenario: "flow", Producers: usual, Worker: workerName(false), Queue: c.name}
 	}
-	for _, results := range all {
-		b.keep(middle(results, all[0]))
+	err := b.inTurn(ctx, cases, func(ctx context.Context, i int, s *Sojourn, _ *Result) (Measured, error) {
+		s.Groups = flowCases[i].groups
+		if err := s.Client.Queues().Set(ctx, s.queue(), flowCases[i].settings); err != nil {
+			return Measured{}, err
+		}
+		return Life(ctx, s, b.load(usual, 1))
+	})
+	if err != nil {
+		return err
 	}
 	for _, backlog := range b.Backlogs {
 		if err := giants(ctx, b, backlog); err != nil {

@@ -18,12 +18,7 @@ const (
 
 func responds(ctx context.Context, b *Bench) error {
 	err := b.measure(ctx, Result{Scenario: "respond", Producers: usual, Worker: workerName(false)}, func(ctx context.Context, s *Sojourn, r *Result) (Measured, error) {
-		load := b.load(usual, 1)
-		a := &answering{Sojourn: s, resumed: newWatch(load.WarmUp, load.Jobs), waiting: make(chan int, load.WarmUp+load.Jobs)}
-		m, err := Life(ctx, a, load)
-		m.Ack = Merge(a.acks...)
-		r.starts(a.resumed.sample())
-		return m, err
+		return answeredLife(ctx, s, b.load(usual, 1), promptly, r)
 	})
 	if err != nil {
 		return err
@@ -34,14 +29,23 @@ func responds(ctx context.Context, b *Bench) error {
 	return awaits(ctx, b)
 }
 
-// answering is a System whose jobs await an answer, which comes as soon as they do. What it
-// measures as acknowledgement is that of the answer, and as start that of the handler which gets
-// it.
+// answeredLife measures whole lives of jobs that await an answer. What it measures as
+// acknowledgement is that of the answer, and as start that of the handler which gets it.
+func answeredLife(ctx context.Context, s *Sojourn, load Load, at timing, r *Result) (Measured, error) {
+	a := &answering{Sojourn: s, at: at, resumed: newWatch(load.WarmUp, load.Jobs), waiting: make(chan int, load.WarmUp+load.Jobs)}
+	m, err := Life(ctx, a, load)
+	m.Ack = Merge(a.acks...)
+	r.starts(a.resumed.sample())
+	return m, err
+}
+
+// answering is a System whose jobs await an answer.
 type answering struct {
 	*Sojourn
+	at      timing
 	resumed *watch
 	numbers sync.Map // id of a job → its number
-	waiting chan int // numbers of jobs that await their answer
+	waiting chan int // numbers of jobs whose answer is to be sent
 	acks    []Sample // one of each answerer
 }
 
@@ -67,7 +71,7 @@ func (a *answering) Work(ctx context.Context, done func(int)) error {
 				continue
 			}
 			if number, ok := a.numbers.LoadAndDelete(o.Lease.ID); ok { // once, if a report is repeated
-				a.waiting <- number.(int)
+				a.asked(number.(int))
 			}
 		}
 	}}
@@ -86,7 +90,11 @@ func (a *answering) Work(ctx context.Context, done func(int)) error {
 			a.resumed.stop(Number(args))
 			return nil
 		}
-		a.numbers.Store(j.ID, Number(args))
+		if a.at == atOnce {
+			a.waiting <- Number(args)
+		} else {
+			a.numbers.Store(j.ID, Number(args))
+		}
 		return sojourn.Await(answerWithin)
 	})
 	cancel()
@@ -97,6 +105,15 @@ func (a *answering) Work(ctx context.Context, done func(int)) error {
 		}
 	}
 	return nil
+}
+
+// asked has the answer to a job that awaits it sent, in its time.
+func (a *answering) asked(number int) {
+	if a.at == later {
+		time.AfterFunc(laterBy, func() { a.waiting <- number })
+		return
+	}
+	a.waiting <- number
 }
 
 // answer sends answers until ctx ends.

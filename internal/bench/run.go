@@ -16,6 +16,8 @@ type Bench struct {
 	Config
 	// Open returns the store of one case, empty or reused, and a function that releases it.
 	Open func(ctx context.Context) (c *sojourn.Client, done func() error, err error)
+	// Elsewhere starts workers in other processes; nil leaves out the cases that need one.
+	Elsewhere Elsewhere
 	// Progress is called with each result at once.
 	Progress func(Result)
 

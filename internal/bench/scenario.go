@@ -84,6 +84,8 @@ var Scenarios = []Scenario{
 	{"bulk", "enqueues of many jobs a call", bulk},
 	{"life", "whole lives: enqueue, claim, handler, finish; with package worker, and bare claims and finishes", lives},
 	{"respond", "jobs that await an answer: enqueue, claim, await, respond, claim, finish; and answers to some of many", responds},
+	{"answer", "whole lives without an answer, and with one that comes at once, promptly and later", answerLives},
+	{"shape", "whole lives with a worker in another process, keys and large args, one producer, a backlog; and how fast an idle worker starts a job", shapes},
 	{"claim", "the cost of a claim in front of a backlog", claims},
 	{"flow", "what a limit, shares, a rule and a full group cost, beside the same without", flows},
 }
@@ -128,12 +130,8 @@ func lives(ctx context.Context, b *Bench) error {
 	for _, bare := range []bool{false, true} {
 		for _, n := range b.Producers {
 			err := b.measure(ctx, Result{Scenario: "life", Producers: n, Worker: workerName(bare)}, func(ctx context.Context, s *Sojourn, r *Result) (Measured, error) {
-				load := b.load(n, 1)
-				w := newWatch(load.WarmUp, load.Jobs)
-				s.Bare, s.Start = bare, w.stop
-				m, err := Life(ctx, watched{s, w}, load)
-				r.starts(w.sample())
-				return m, err
+				s.Bare = bare
+				return plainLife(ctx, s, b.load(n, 1), r)
 			})
 			if err != nil {
 				return err

@@ -35,6 +35,8 @@ type Sojourn struct {
 	Queue       string           // "" = the constant of that name
 	Groups      int              // the jobs belong to so many groups in turn; 0 = to Group
 	Group       string           // "" = none
+	Keyed       bool             // each job has a key
+	Bytes       int              // args of each job; 0 = ArgsBytes
 	Concurrency int              // of each worker; 0 = the constant of that name
 	Workers     int              // 0 = 1
 	Bare        bool             // Work is loops of Store.Claim and Store.Finish, without package worker
@@ -73,7 +75,15 @@ func (s *Sojourn) job(number int) *sojourn.Job {
 	if s.Groups > 0 {
 		group = groupName(number % s.Groups)
 	}
-	return kind.New(Args(number), sojourn.Queue(s.queue()), sojourn.Group(group))
+	args := Args(number)
+	if s.Bytes > len(args) {
+		args = append(args, make([]byte, s.Bytes-len(args))...)
+	}
+	options := []sojourn.Option{sojourn.Queue(s.queue()), sojourn.Group(group)}
+	if s.Keyed {
+		options = append(options, sojourn.Key(s.key(number)))
+	}
+	return kind.New(args, options...)
 }
 
 func (s *Sojourn) queue() string { return cmp.Or(s.Queue, Queue) }

@@ -3,7 +3,9 @@ package bench
 import (
 	"context"
 	"errors"
+	"io"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -52,6 +54,17 @@ func TestSojourn(t *testing.T) {
 	}
 }
 
+// closing ends a worker when its output is closed.
+type closing struct {
+	io.ReadCloser
+	stop func()
+}
+
+func (c closing) Close() error {
+	c.stop()
+	return c.ReadCloser.Close()
+}
+
 // TestScenarios runs all of them with few jobs, on one store: no case disturbs the next one.
 func TestScenarios(t *testing.T) {
 	c, err := sqlite.Open(":memory:", sqlite.Rules(rule.Throttlers()))
@@ -65,6 +78,14 @@ func TestScenarios(t *testing.T) {
 		Open: func(context.Context) (*sojourn.Client, func() error, error) {
 			return c, func() error { return nil }, nil
 		},
+		Elsewhere: func(ctx context.Context, c *sojourn.Client, queue string) (io.ReadCloser, error) {
+			ctx, stop := context.WithCancel(ctx)
+			out, in := io.Pipe()
+			go func() {
+				in.CloseWithError(RunWorker(ctx, c, queue, in))
+			}()
+			return closing{out, stop}, nil
+		},
 		Progress: func(r Result) { shown = append(shown, r.Scenario+": "+r.Case()) },
 	}
 	report, err := b.Run(t.Context(), nil)
@@ -73,17 +94,25 @@ func TestScenarios(t *testing.T) {
 	}
 	want := []string{"enqueue: 2 producers", "enqueue: 100 producers", "bulk: 2 producers, 7 a call", "life: 2 producers", "life: 100 producers",
 		"life: 2 producers, bare", "life: 100 producers, bare", "respond: 64 producers", "respond: enqueues alone, 64 producers",
-		"respond: answers alone, 64 producers", "respond: 8 awaiting, 4 answers at a time", "respond: 8 awaiting, 64 answers at a time", "claim: backlog 50, 1 a claim", "claim: backlog 50, 100 a claim",
+		"respond: answers alone, 64 producers", "respond: 8 awaiting, 4 answers at a time", "respond: 8 awaiting, 64 answers at a time", "answer: no answer, 64 producers", "answer: answer at once, 64 producers", "answer: answer promptly, 64 producers",
+		"answer: answer later, 64 producers", "shape: one process, 64 producers", "shape: separate processes, 64 producers",
+		"shape: keys and 1 KB args, 64 producers", "shape: one producer, 1 producer", "shape: backlog, then work, 64 producers",
+		"shape: bulk backlog, then work, 64 producers", "shape: idle pick-up, one process, 1 producer", "shape: idle pick-up, separate processes, 1 producer",
+		"claim: backlog 50, 1 a claim", "claim: backlog 50, 100 a claim",
 		"flow: no gates, 64 producers", "flow: a limit, 64 producers", "flow: groups with shares, 64 producers", "flow: a rule, 64 producers",
 		"flow: small groups, backlog 50, 1 a claim", "flow: behind a full group, backlog 50, 1 a claim"}
 	if !slices.Equal(shown, want) {
 		t.Errorf("%q\nwant %q", shown, want)
 	}
-	jobs := map[string]int{"enqueue": 30, "bulk": 300, "life": 30, "respond": 30, "claim": 100, "flow": 30}
+	jobs := map[string]int{"enqueue": 30, "bulk": 300, "life": 30, "respond": 30, "answer": 30, "shape": 30, "claim": 100, "flow": 30}
 	for i, r := range report.Results {
 		if r.Awaiting > 0 {
 			if r.Jobs < 33 { // as many for each of those who answer
 				t.Errorf("%s: %d answers", shown[i], r.Jobs)
+			}
+		} else if strings.Contains(r.Queue, "backlog") { // with the warm-up
+			if r.Jobs != 33 {
+				t.Errorf("%s: %d jobs", shown[i], r.Jobs)
 			}
 		} else if r.Backlog == 0 && r.Jobs != jobs[r.Scenario] {
 			t.Errorf("%s: %d jobs", shown[i], r.Jobs)
@@ -94,13 +123,13 @@ func TestScenarios(t *testing.T) {
 		if compared := r.Queue != ""; compared != (r.Ratio > 0) || compared != (r.Runs == 2) {
 			t.Errorf("%s: ratio %v, %d runs", shown[i], r.Ratio, r.Runs)
 		}
-		if worked := r.Scenario == "life" || r.Scenario == "respond" && r.Queue == ""; worked != (r.StartP50MS > 0) || r.StartP99MS < r.StartP50MS {
+		if worked := r.Scenario == "life" || r.Scenario == "answer" || r.Scenario == "shape" || r.Scenario == "respond" && r.Queue == ""; worked != (r.StartP50MS > 0) || r.StartP99MS < r.StartP50MS {
 			t.Errorf("%s: starts %v, %v", shown[i], r.StartP50MS, r.StartP99MS)
 		}
 	}
 	// Whoever waited was answered.
 	inbox, err := c.Store().Inbox(t.Context(), sojourn.InboxFilter{Limit: 1000})
-	if err != nil || len(inbox) < 33+2*33+2*33 {
+	if err != nil || len(inbox) < 33+2*33+2*33+3*2*33 {
 		t.Errorf("%d answers: %v", len(inbox), err)
 	}
 	for _, r := range inbox {

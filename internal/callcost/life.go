@@ -15,7 +15,7 @@ const (
 
 	lease   = time.Minute
 	within  = time.Hour
-	settled = 30 * time.Millisecond // a claim that finds no job is asleep by then
+	settled = 150 * time.Millisecond // a claim that has begun and finds no job is asleep by then
 )
 
 // life is the way of two jobs through a store.
@@ -74,7 +74,9 @@ func (l life) enqueueWaiting(ctx context.Context, id sojourn.ID, around func(cal
 		c = claimed
 		answered <- err
 	}()
-	time.Sleep(settled)
+	if err := l.waiting(ctx); err != nil {
+		return c, err
+	}
 	err = around(EnqueueWaiting, func() error {
 		if err := l.enqueue(ctx, id, ""); err != nil {
 			cancel()
@@ -83,6 +85,20 @@ func (l life) enqueueWaiting(ctx context.Context, id sojourn.ID, around func(cal
 		return <-answered
 	})
 	return c, err
+}
+
+// waiting returns when the worker's claim waits for a job.
+func (l life) waiting(ctx context.Context) error {
+	for {
+		ws, err := l.s.Workers(ctx, "", 1, "w")
+		if err != nil {
+			return err
+		}
+		time.Sleep(settled)
+		if len(ws) == 1 && ws[0].Waiting {
+			return nil
+		}
+	}
 }
 
 func (l life) enqueue(ctx context.Context, id sojourn.ID, key string) error {

@@ -27,7 +27,7 @@ const (
 // Errors of Read. Others are those of the body.
 var (
 	ErrTooLarge = errors.New("the body exceeds its limit")
-	ErrNoRoom   = errors.New("the bodies that are being read exceed their memory")
+	ErrNoRoom   = errors.New("the memory for request bodies is full")
 )
 
 // Budget limits the memory of request bodies. Only received bytes count; an announced length does

@@ -68,6 +68,9 @@ func open(address string) (*sojourn.Client, error) {
 func say(format string, a ...any) { fmt.Fprintf(os.Stdout, format+"\n", a...) }
 
 func child(mode, file string) error {
+	if ahead, ok := strings.CutPrefix(mode, childOperates); ok {
+		return operateAll(context.Background(), file, ahead)
+	}
 	switch mode {
 	case childChains:
 		return chain(context.Background(), file)
@@ -85,6 +88,7 @@ func child(mode, file string) error {
 		return fmt.Errorf("open: %w", err)
 	}
 	defer c.Close()
+	say("opened")
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	var group sync.WaitGroup
@@ -99,6 +103,7 @@ func child(mode, file string) error {
 		for range 2 {
 			group.Go(func() { compose(ctx, c) })
 		}
+		group.Go(func() { startWholes(ctx, c) })
 	case childDrains:
 		if err := deleteSchedules(ctx, c); err != nil {
 			return err
@@ -110,6 +115,7 @@ func child(mode, file string) error {
 	}
 	w := worker.New(c, o)
 	handleComposed(w, c)
+	handleWholes(w)
 	worker.Handle(w, plain, func(_ context.Context, job *sojourn.Job, _ int) error {
 		say("run %d %d", job.ID, job.Epoch)
 		return nil
@@ -127,6 +133,8 @@ func child(mode, file string) error {
 		if mode == childDrains {
 			defer cancel()
 			untilNothingLives(ctx, c)
+			untilWholesEnd(ctx, c)
+			untilNothingLives(ctx, c) // the callbacks
 		}
 	})
 	err = w.Run(ctx)

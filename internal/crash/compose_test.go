@@ -113,13 +113,8 @@ func deleteSchedules(ctx context.Context, c *sojourn.Client) error {
 
 // auditComposed checks what the composed jobs have become: each tick has one job, each completed
 // step its next job, each stage has run, and a job that was blocked was released once.
-func auditComposed(t *testing.T, address string) {
+func auditComposed(t *testing.T, c *sojourn.Client) {
 	t.Helper()
-	c, err := open(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
 	count, ticks := map[string]int{}, map[string]sojourn.ID{}
 	for j, err := range c.Jobs().All(t.Context(), sojourn.Filter{Limit: sojourn.MaxFind}) {
 		if err != nil {
@@ -173,15 +168,15 @@ func releasedOnce(t *testing.T, c *sojourn.Client, id sojourn.ID) {
 	}
 }
 
-// TestKillComposed kills a process in the middle of dependencies, next jobs, stages and ticks
-// (inv:G1, inv:G2, inv:E1, inv:A1).
+// TestKillComposed kills a process in the middle of dependencies, next jobs, stages, ticks,
+// workflows and awaited children (inv:G1, inv:G2, inv:E1, inv:A1).
 func TestKillComposed(t *testing.T) {
 	killComposed(t, filepath.Join(t.TempDir(), "crash.db"), cycles(t), 100*time.Millisecond)
 }
 
 // TestKillComposedPostgres does so on PostgreSQL.
 func TestKillComposedPostgres(t *testing.T) {
-	killComposed(t, newDatabase(t).URL, cycles(t), 1500*time.Millisecond) // it sweeps each half second
+	killComposed(t, newDatabase(t).URL, cycles(t), 3*time.Second) // a slow start, and sweeps each half second
 }
 
 func killComposed(t *testing.T, address string, n int, least time.Duration) {
@@ -195,7 +190,13 @@ func killComposed(t *testing.T, address string, n int, least time.Duration) {
 	}
 	l.run(t, childDrains, address, 0)
 	r := l.audit(t, address)
-	auditComposed(t, address)
+	c, err := open(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	auditComposed(t, c)
+	l.auditWholes(t, c)
 	t.Logf("%d kill -9 cycles, %d jobs acknowledged: %d lost, %d stuck, %d runs unexplained", n, len(l.acked), r.lost, r.stuck, r.unexplained)
 	if r != (remains{}) {
 		t.Errorf("%+v", r)

@@ -19,6 +19,7 @@ type gateway struct {
 	mu      sync.Mutex // guards what follows
 	charges map[string]*charge
 	paid    map[string]string // order → the Idempotency-Key that paid it
+	first   map[string]string // order → its first Idempotency-Key; another one is of a redrive
 	counts  Gateway
 
 	senders senders
@@ -75,7 +76,7 @@ type memory struct {
 
 // openGateway loads the gateway's storage. Nothing is sent before start.
 func openGateway(path string, c Config, post poster) (*gateway, error) {
-	g := &gateway{seed: c.Seed, world: c.World, post: post, charges: map[string]*charge{}, paid: map[string]string{}}
+	g := &gateway{seed: c.Seed, world: c.World, post: post, charges: map[string]*charge{}, paid: map[string]string{}, first: map[string]string{}}
 	pending := map[string]*message{}
 	j, err := openJournal(path, func(m memory) { g.remember(m, pending) })
 	if err != nil {
@@ -91,6 +92,7 @@ func (g *gateway) remember(m memory, pending map[string]*message) {
 	switch {
 	case m.Charge != nil:
 		g.charges[m.Charge.Key] = m.Charge
+		g.notice(m.Charge)
 		g.count(m.Charge.Fate, m.AtOnce)
 	case m.Message != nil:
 		pending[m.Message.ID] = m.Message
@@ -100,6 +102,13 @@ func (g *gateway) remember(m memory, pending map[string]*message) {
 			delete(pending, m.Delivered)
 			g.delivered(d)
 		}
+	}
+}
+
+// notice remembers under which key an order has come first.
+func (g *gateway) notice(c *charge) {
+	if g.first[c.Order] == "" {
+		g.first[c.Order] = c.Key
 	}
 }
 
@@ -198,6 +207,7 @@ func (g *gateway) accept(key string, o order) (send []*message, atOnce bool, err
 	if c == nil {
 		c = &charge{Key: key, Order: o.Order, Cents: o.Cents}
 		g.charges[key] = c
+		g.notice(c)
 	} else {
 		g.counts.Repeated++
 	}
@@ -221,6 +231,9 @@ func (g *gateway) accept(key string, o order) (send []*message, atOnce bool, err
 func (g *gateway) try(c *charge) ([]*message, bool, error) {
 	c.Try++
 	f := g.world.fate(g.seed, c.Order, c.Try)
+	if g.first[c.Order] != c.Key { // redriven: meanwhile the customer has another card
+		f = fate{status: approved, delay: f.delay}
+	}
 	c.Fate = f.status
 	if f.never {
 		c.Fate = never

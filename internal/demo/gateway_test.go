@@ -109,6 +109,38 @@ func TestRepeatedRequestChargesOnce(t *testing.T) {
 	})
 }
 
+// TestRedrivenOrderIsApproved: an order that comes again under another key was redriven. It is
+// approved, so that visitors see a redrive succeed. The gateway knows so after a restart too.
+func TestRedrivenOrderIsApproved(t *testing.T) {
+	w, path := plain(), newFile(t)
+	w.Declined = 1
+	status := func(b *mailbox) (all []string) {
+		for {
+			select {
+			case m := <-b.got:
+				all = append(all, m.Charge+" "+m.Status)
+			default:
+				return all
+			}
+		}
+	}
+	inWorld(t, path, w, func(g *gateway, b *mailbox, _ *[]string) {
+		charge1(t, g, "k")
+		pass(2 * time.Second)
+		if all := status(b); !slices.Contains(all, "k declined") {
+			t.Fatalf("messages: %v", all)
+		}
+	})
+	w.Never, w.Declined, w.Errors = 1, 0, 1
+	inWorld(t, path, w, func(g *gateway, b *mailbox, _ *[]string) {
+		charge1(t, g, "k2")
+		pass(2 * time.Second)
+		if all := status(b); !slices.Contains(all, "k2 approved") {
+			t.Fatalf("messages after the redrive: %v", all)
+		}
+	})
+}
+
 func TestGatewayMoods(t *testing.T) {
 	for _, c := range []struct {
 		name string

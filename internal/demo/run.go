@@ -243,7 +243,7 @@ func (s *stage) play(ctx context.Context, view func(Snapshot)) error {
 // work starts the worker. It returns a function that drains it.
 func (s *stage) work(ctx context.Context) (drain func(), err error) {
 	// A short lease: on a server it is what the jobs of a killed demo wait for.
-	w := worker.New(s.client, worker.Options{Concurrency: s.cfg.Workers, Queues: queues(), Logger: s.logger(), Lease: 5 * time.Second})
+	w := worker.New(s.client, worker.Options{Concurrency: s.cfg.Workers, Queues: queues(), Logger: slog.New(withoutFailures{s.logger().Handler()}), Lease: 5 * time.Second})
 	worker.Handle(w, chargeCard, s.shop.handle)
 	for _, p := range s.partners {
 		if err := p.start(w, s.client, s.fail); err != nil {

@@ -11,6 +11,7 @@ import (
 // Snapshot is the demo at one moment, for a view.
 type Snapshot struct {
 	Path      string
+	Page      string // URL of the web page; set by the caller of Run, empty if there is none
 	Store     string
 	Seed      uint64
 	Up        time.Duration

@@ -35,7 +35,12 @@ func Screen(w io.Writer) func(Snapshot) {
 // Lines writes one line a second, for pipes and files.
 func Lines(w io.Writer) func(Snapshot) {
 	next := time.Duration(0)
+	opened := false
 	return func(s Snapshot) {
+		if s.Page != "" && !opened {
+			opened = true
+			io.WriteString(w, "web page: "+s.Page+"\n")
+		}
 		if s.Up < next && !s.Draining {
 			return
 		}
@@ -74,7 +79,11 @@ func render(s Snapshot) string {
 		doing = "draining ..."
 	}
 	fmt.Fprintf(&b, "sojourn demo  %s  up %s  seed %d  %s\n", s.Store, clock(s.Up), s.Seed, doing)
-	fmt.Fprintf(&b, "%s\n\n", s.Path)
+	fmt.Fprintf(&b, "%s\n", s.Path)
+	if s.Page != "" {
+		fmt.Fprintf(&b, "web page %s\n", s.Page)
+	}
+	b.WriteString("\n")
 	for _, state := range shown {
 		fmt.Fprintf(&b, "%10s", state)
 	}

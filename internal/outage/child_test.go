@@ -50,18 +50,31 @@ func TestMain(m *testing.M) {
 	os.Exit(0)
 }
 
-// hasty is the control arm: it acknowledges messages before they are stored.
-type hasty struct{ source.Broker }
+// hasty is the control arm: it acknowledges messages before they are stored. With the third batch
+// it stops between the two, says so, and waits to be killed, so that the kill always finds messages
+// in that state. (A kill at any other moment may find none: a database server carries out what a
+// process sent before it died.)
+type hasty struct {
+	source.Broker
+	batches int
+}
 
-func (h hasty) Receive(ctx context.Context, limit int) ([]*source.Message, error) {
+const stoppedHasty = "acknowledged, not stored"
+
+func (h *hasty) Receive(ctx context.Context, limit int) ([]*source.Message, error) {
 	ms, err := h.Broker.Receive(ctx, limit)
-	if len(ms) > 0 {
-		err = errors.Join(err, h.Broker.Acknowledge(ctx, ms))
+	if len(ms) == 0 {
+		return ms, err
+	}
+	err = errors.Join(err, h.Broker.Acknowledge(ctx, ms))
+	if h.batches++; h.batches == 3 {
+		fmt.Println(stoppedHasty)
+		<-ctx.Done()
 	}
 	return ms, err
 }
 
-func (h hasty) Acknowledge(context.Context, []*source.Message) error { return nil }
+func (h *hasty) Acknowledge(context.Context, []*source.Message) error { return nil }
 
 // child takes answers from the broker and works on the jobs until it is told to stop, or killed. It
 // says how many messages it has handled.
@@ -82,7 +95,7 @@ func child(broker, address string) error {
 		return err
 	}
 	if os.Getenv("SOJOURN_OUTAGE_HASTY") != "" {
-		from = hasty{from}
+		from = &hasty{Broker: from}
 	}
 	handled := 0
 	s, err := source.New(c, from, source.Options{Name: sourceName, Match: match, Observe: func(source.Handled) {

@@ -146,9 +146,13 @@ func TestControl(t *testing.T) {
 	out := &outside{s: s}
 	out.send(t, append(p.early, p.rest...))
 	for s.left(t) > 0 {
-		var handled atomic.Int64
-		ch := start(t, s.name(), s.address(), []string{"SOJOURN_OUTAGE_URL=" + url, "SOJOURN_OUTAGE_HASTY=1"}, func(string) { handled.Add(10) })
-		until(t, "something is handled", func() bool { return handled.Load() > 300 || s.left(t) == 0 })
+		var stopped atomic.Bool
+		ch := start(t, s.name(), s.address(), []string{"SOJOURN_OUTAGE_URL=" + url, "SOJOURN_OUTAGE_HASTY=1"}, func(line string) {
+			if line == stoppedHasty {
+				stopped.Store(true)
+			}
+		})
+		until(t, "a batch is acknowledged and not stored", func() bool { return stopped.Load() || s.left(t) == 0 })
 		ch.kill()
 	}
 	c, err := store.Open(url)

@@ -55,7 +55,7 @@ func startCluster() (*Cluster, error) { return Start() }
 func Start(flags ...string) (*Cluster, error) {
 	return makeCluster(func(c *Cluster) error {
 		c.flags = flags
-		return c.run("initdb", "-D", c.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync", "--no-instructions")
+		return c.run("initdb", "-D", c.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync")
 	})
 }
 
@@ -163,6 +163,15 @@ func (c *Cluster) kill() error {
 // Immediate stops the server as a crash does, without a checkpoint: pg_ctl stop -m immediate.
 func (c *Cluster) Immediate() error {
 	return c.run("pg_ctl", "stop", "-D", c.data(), "-m", "immediate", "-s")
+}
+
+// Shutdown stops the server in order: pg_ctl stop -m fast.
+func (c *Cluster) Shutdown(t testing.TB) {
+	t.Helper()
+	if err := c.run("pg_ctl", "stop", "-D", c.data(), "-m", "fast", "-s"); err != nil {
+		t.Fatal(err)
+	}
+	<-c.ended
 }
 
 // Kill sends kill -9 to the server's first process; the others notice it and end. Data that was

@@ -46,17 +46,37 @@ type Description struct {
 	Commits    int64  // calls of Update that have committed
 }
 
-// Owners is an optional ability of a DB that knows which processes on its machine live: a process
-// holds an operating system lock while it lives, and the lock of a dead one is free. All methods
-// are safe for concurrent use.
+// Owners is an optional ability of a DB that knows which processes live: a process holds a lock
+// while it lives, and the lock of a dead one is free. All methods are safe for concurrent use.
 type Owners interface {
 	// OwnerID names this open store: [a-z0-9]{16}, random; "" if no other process can open the
 	// database.
 	OwnerID() string
 	// EndDead calls end for each owner whose process has died, and forgets the owner if end returns
-	// true. No process can become that owner before end has returned. Two processes may call
-	// EndDead concurrently.
+	// true. No process can become that owner before end has returned, unless the DB has Verdicts.
+	// Two processes may call EndDead concurrently.
 	EndDead(ctx context.Context, end func(owner string) (finished bool, err error)) error
+}
+
+// When the leases of a dead process end; see Verdicts.
+const (
+	LeasesEndAtOnce = "at_once"
+	LeasesEndByTime = "by_time"
+)
+
+// Verdicts is an optional ability of Owners whose lock may be lost while the process lives. All
+// methods are safe for concurrent use.
+type Verdicts interface {
+	Owners
+	// Confirm reports whether an owner that EndDead has found is still dead. It does not come back
+	// before the transaction of c ends.
+	Confirm(c Conn, owner string) (dead bool, err error)
+	// DeadLeases is when the leases of this process would end if it died: LeasesEndAtOnce or
+	// LeasesEndByTime. After Describe it is known.
+	DeadLeases() string
+	// OnDeath sets a function that is called when a process may have died, so that EndDead need not
+	// wait for the next sweep. It is called from any goroutine, once at a time.
+	OnDeath(act func())
 }
 
 // Durable is an optional ability of a DB in which a commit becomes visible before it is on the
@@ -123,6 +143,7 @@ type Signaler interface {
 	// Signal tells other processes that watch. It does not block; signals that follow each other
 	// quickly are joined.
 	Signal(topics []string)
-	// Signals is the way in use: "notify", "inotify", or "poll" if signals do not work now.
+	// Signals is the way in use: "notify", "inotify", or "poll" if signals do not work now. After
+	// Describe it is known, also if nothing was signalled yet.
 	Signals() string
 }

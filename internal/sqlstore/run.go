@@ -62,7 +62,6 @@ func (s *Store) transact(group []txn.Call, withBlocked bool) (helped bool, err e
 			}
 		}()
 		if done != nil { // it was rolled back
-			s.Enqueuer.ForgetDepths()
 			s.core.Caches.Rows.Forget(done.Cache.Writers)
 			if done.Cache.Validators.OfQueues() {
 				s.core.Caches.Queues.Miss(s.core.Cfg.Spoils == nil)
@@ -95,7 +94,6 @@ func (s *Store) transact(group []txn.Call, withBlocked bool) (helped bool, err e
 		return nil
 	})
 	if err != nil {
-		s.Enqueuer.ForgetDepths() // its calls may run again alone
 		s.hub.Release(lent, nil)
 		return len(lent) > 0, s.core.Failed(err)
 	}
@@ -108,6 +106,8 @@ func (s *Store) transact(group []txn.Call, withBlocked bool) (helped bool, err e
 	s.hub.Publish(done)
 	s.Maintainer.Recheck(ctx, done.Events.Recheck)
 	s.core.NoteDead(done.Events.Dead)
+	s.Maintainer.Counts.Note(done.Events.Counted)
+	s.Recorder.Note(done.Events.Measured)
 	return len(lent) > 0, nil
 }
 

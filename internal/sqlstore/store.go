@@ -11,21 +11,30 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/claim"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/clock"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/counters"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/enqueue"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/failure"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/finish"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/gate"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/member"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/operate"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/operation"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/query"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/respond"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/schedules"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/statistics"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/tag"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/upkeep"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/wake"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/workflows"
+	groups "github.com/sojourn-queue/sojourn/store/failure"
 	"github.com/sojourn-queue/sojourn/store/migrate"
+	ops "github.com/sojourn-queue/sojourn/store/operation"
+	stats "github.com/sojourn-queue/sojourn/store/statistics"
+	"github.com/sojourn-queue/sojourn/store/tags"
 	"github.com/sojourn-queue/sojourn/workflow"
 )
 
@@ -41,6 +50,10 @@ type Store struct {
 	*operate.Operator
 	*schedules.Scheduler
 	*workflows.Keeper
+	*failure.Groups
+	*operation.Runner
+	*statistics.Recorder
+	*tag.Lister
 
 	members *member.Counter
 	core    *txn.Core
@@ -48,7 +61,13 @@ type Store struct {
 	hub     *wake.Hub
 }
 
-var _ workflow.Store = (*Store)(nil)
+var (
+	_ workflow.Store = (*Store)(nil)
+	_ groups.Store   = (*Store)(nil)
+	_ ops.Store      = (*Store)(nil)
+	_ stats.Store    = (*Store)(nil)
+	_ tags.Store     = (*Store)(nil)
+)
 
 // Config is the configuration of a store by its database package.
 type Config = txn.Config
@@ -82,6 +101,8 @@ func setDefaults(cfg *Config) error {
 	cfg.Poll = cmp.Or(cfg.Poll, txn.PollEvery)
 	cfg.Runners = cmp.Or(cfg.Runners, 1)
 	cfg.MaxRows = cmp.Or(cfg.MaxRows, 1000)
+	cfg.StatisticsDays = cmp.Or(cfg.StatisticsDays, stats.DefaultDays)
+	cfg.HistogramDays = cmp.Or(cfg.HistogramDays, stats.DefaultHistogramDays)
 	if cfg.MaxBytes < 1 || cfg.MaxBytes > sojourn.MaxMaxBytes {
 		return sojourn.Invalid("max_bytes", "%d is out of range: 1 to %d", cfg.MaxBytes, sojourn.MaxMaxBytes)
 	}
@@ -104,7 +125,17 @@ func newStore(c *txn.Core) *Store {
 	s.Maintainer = upkeep.New(c, s.hub, s.Reader, s.Scheduler)
 	s.Operator = operate.New(c, s.gates, s.hub, s.Maintainer, s.members)
 	s.Keeper = workflows.New(c, s.hub, s.Enqueuer, s.members)
+	s.Groups = failure.New(c)
 	s.Maintainer.Continue = s.Keeper.SweepWorkflows
+	s.Maintainer.FoldFailures = s.Groups.SweepFailures
+	s.Recorder = statistics.New(c)
+	s.Maintainer.FoldStatistics = s.Recorder.SweepStatistics
+	s.Lister = tag.NewLister(c)
+	s.Runner = operation.New(c, s.members)
+	s.Maintainer.Operate = s.Runner.SweepOperations
+	if v, ok := c.DB.(sqldb.Verdicts); ok {
+		v.OnDeath(s.Maintainer.EndDead)
+	}
 	c.Lanes.All = groupcommit.New(c.Cfg.Runners, c.Cfg.MaxRows, s.commit)
 	if c.Lanes.Ends = c.Lanes.All; c.Cfg.Enders > 0 && !c.Cfg.Without.FinishLane {
 		c.Lanes.Ends = groupcommit.New(c.Cfg.Enders, c.Cfg.MaxRows, s.commit)
@@ -148,7 +179,7 @@ func (s *Store) readMeta(ctx context.Context) error {
 			key := make([]byte, 32)
 			rand.Read(key) // never fails, says crypto/rand
 			for name, value := range map[string]string{"instance": rand.Text()[:8], "secret": base64.StdEncoding.EncodeToString(key),
-				clock.MetaName: clock.Record{Mark: t.Now}.String()} {
+				clock.MetaName: clock.Record{Mark: t.Now}.String(), counters.MetaName: counters.Maintained} {
 				if _, err := t.Write(txn.QInitMeta, name, value); err != nil {
 					return err
 				}
@@ -159,8 +190,10 @@ func (s *Store) readMeta(ctx context.Context) error {
 		}
 		s.core.Instance = found["instance"]
 		s.core.Clock.Open(clock.ParseRecord(found[clock.MetaName]))
-		s.core.Secret, err = base64.StdEncoding.DecodeString(found["secret"])
-		return err
+		if s.core.Secret, err = base64.StdEncoding.DecodeString(found["secret"]); err != nil {
+			return err
+		}
+		return counters.Open(t)
 	})
 }
 
@@ -195,7 +228,12 @@ func (s *Store) Status(ctx context.Context) (sojourn.Status, error) {
 	st := sojourn.Status{Store: d.Name, Location: d.Location, Version: d.Version, Durability: d.Durability, Instance: s.core.Instance,
 		MaxBytes: s.core.Cfg.MaxBytes, Bytes: d.Bytes, WALBytes: d.WALBytes, Commits: d.Commits}
 	if signals, ok := s.core.DB.(sqldb.Signaler); ok {
-		st.Wakeups = signals.Signals()
+		st.Wakeups = signals.Signals() // after Describe, which tries it out
+	}
+	if v, ok := s.core.DB.(sqldb.Verdicts); ok {
+		st.DeadLeases = v.DeadLeases()
+	} else if s.OwnerID() != "" {
+		st.DeadLeases = sqldb.LeasesEndAtOnce
 	}
 	err = s.core.View(ctx, func(t *txn.Tx) error {
 		st.Now, st.Clock = jobrow.Time(t.Now), s.core.Clock.Describe()

@@ -12,8 +12,8 @@ const engineDir = "internal/sqlstore/"
 // those before it; the package above them all, internal/sqlstore, connects them. So a reader can
 // stop at any package, and needs nothing of those after it.
 var engine = []string{
-	"groupcommit", "vacuum", "nearkey", "clock", "jobrow", "txn", "wake", "lifecycle", "edge", "jobview", "gate",
-	"enqueue", "member", "finish", "respond", "claim", "schedules", "query", "upkeep", "operate", "workflows",
+	"groupcommit", "vacuum", "nearkey", "clock", "jobrow", "jobcount", "jobstat", "presence", "txn", "tag", "wake", "errordetail", "failure", "lifecycle", "edge", "jobview", "gate",
+	"counters", "statistics", "enqueue", "member", "finish", "respond", "claim", "schedules", "query", "upkeep", "operate", "workflows", "operation",
 }
 
 // engineTests are packages that only tests use.

@@ -14,9 +14,10 @@ import (
 
 var replaces = regexp.MustCompile(`^\s*replace\b|^[^/]*=>`)
 
-// ourTree has the directories of the modules that nobody installs, which measure or test the tree
-// that they stand in, and the line with which they do.
-var ourTree = map[string]string{"bench": "replace " + module + " => ..", "internal/othersqlite": "replace " + module + " => ../.."}
+// ourTree has the directories of the modules that measure, test or extend the tree that they stand
+// in, and the line with which they do. Of them users install only otelsojourn: their builds ignore
+// its replace and take the release of this module that it requires, see TestRequiredRelease.
+var ourTree = map[string]string{"bench": "replace " + module + " => ..", "internal/othersqlite": "replace " + module + " => ../..", "worker/otelsojourn": "replace " + module + " => ../.."}
 
 // noReplace: go install and users' builds ignore a replace directive, so tests and users would run
 // different code.
@@ -30,6 +31,23 @@ func noReplace(f *file) (found []string) {
 		}
 	}
 	return found
+}
+
+// TestRequiredRelease: the module of the tracing is released together with this one, and needs what
+// this version of it has.
+func TestRequiredRelease(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "worker/otelsojourn/go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	number, err := os.ReadFile(filepath.Join(root, "internal/version/version.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := regexp.MustCompile(`const Number = "(.*)"`).FindSubmatch(number)
+	if now == nil || !strings.Contains(string(text), module+" v"+string(now[1])+"\n") {
+		t.Errorf("worker/otelsojourn/go.mod:1: require %s v%s", module, now[1])
+	}
 }
 
 var (

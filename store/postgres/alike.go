@@ -17,6 +17,6 @@ const qStartAlike = `with door as (select 1 where cast(extract(epoch from clock_
 		and l.lease_until_us = 0 and l.lease_us = 0 and l.began_us = 0 and l.attempt = 0 and l.attempt_open = 0 and l.failures = 0 and l.crashes = 0
 		and l.claimed = 0 and l.retry_handler = 0 and l.held = 0 and l.kept = 0 and l.in_hand = 0 and l.given = 0 and l.no_poll = 0 and l.waits = 0 and l.stage = 0 and l.wait = ''
 		and l.wait_until_us = 0 and l.beat_until_us = 0 and l.poll_at_us = 0 and l.timeout_at_us = 0 and l.rested_us = 0 and l.decide_by_us = 0
-		and l.deadline_us = 0 and l.history = 0 and l.has_data = 0 and l.dependents = 0 and l.waits_for = 0 and l.children_done = 0 and l.workflow = 0
+		and l.deadline_us = 0 and l.history = 0 and l.has_data = 0 and l.dependents = 0 and l.waits_for = 0 and l.children_done = 0 and l.workflow = 0 and l.born_us = j.created_us
 		returning l.id, l.kind, l.key, l.priority, l.run_at_us, l.r1, l.r2, j.policy, j.grp, j.content_type, j.tags, j.meta, j.orig_run_at_us, j.created_us, j.origin, j.args)
 	select (select count(*) from door), (select count(*) from picked), s.* from (select 1) one left join started s on true`

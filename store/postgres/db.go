@@ -13,6 +13,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/store/postgres/internal/owner"
 )
 
 // split is the number of connections by use, so that readers never wait for writers nor vice versa.
@@ -70,6 +71,8 @@ type DB struct {
 	barrier  barrier
 	limits   limits
 	notifier *notifier
+	owner    *owner.Owner
+	judge    *owner.Judge
 
 	readLimit time.Duration // of a View; tests make it shorter
 }
@@ -77,6 +80,7 @@ type DB struct {
 var _ interface {
 	sqldb.DB
 	sqldb.Rehearser
+	sqldb.Verdicts
 } = (*DB)(nil)
 
 // Dialect implements sqldb.DB.
@@ -246,20 +250,27 @@ func (d *DB) Version(ctx context.Context) (version int64, err error) {
 	defer cancel()
 	c, err := d.acquire(ctx)
 	if err != nil {
+		d.judge.Disturb()
 		return 0, err
 	}
 	defer c.Release()
-	found, err := ask(ctx, c.Conn(), `select hashtextextended(cast(pg_current_snapshot() as text), 0)`)
+	if d.judge.Due() {
+		return d.versionAndDead(ctx, c.Conn())
+	}
+	found, err := ask(ctx, c.Conn(), `select `+qVersion)
 	if err != nil {
 		return 0, err
 	}
 	return found[0], nil
 }
 
+const qVersion = `hashtextextended(cast(pg_current_snapshot() as text), 0)`
+
 // Describe implements sqldb.DB.
 func (d *DB) Describe(ctx context.Context) (sqldb.Description, error) {
 	out := sqldb.Description{Name: "postgres", Version: d.server.version, Location: d.location, Durability: d.server.durability(),
 		Commits: d.updates.Load()}
+	d.notifier.tryOut(ctx)
 	err := d.View(ctx, func(c sqldb.Conn) error {
 		return c.Query(d.dialect.SQL(d.tables, "", qBytes), func(r sqldb.Row) error { out.Bytes = r.Int(0); return nil })
 	})
@@ -291,12 +302,14 @@ func (d *DB) Vacuum(ctx context.Context) error {
 
 // vacuum removes the entries of indexes however few pages they are on, which the server would put
 // off.
-const vacuum = `vacuum (skip_locked, index_cleanup on, truncate off, parallel 0) sj_live, sj_landed`
+const vacuum = `vacuum (skip_locked, index_cleanup on, truncate off, parallel 0) sj_live, sj_landed, sj_count_change, sj_stat_change`
 
 // Close implements sqldb.DB.
 func (d *DB) Close() error {
 	if d.closed.CompareAndSwap(false, true) {
 		close(d.closing)
+		d.judge.Close()
+		d.owner.Release()
 	}
 	d.notifier.close()
 	d.pool.Close() // waits for connections in use

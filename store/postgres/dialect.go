@@ -10,8 +10,12 @@ import (
 
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/claim"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/counters"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/gate"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobcount"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/query"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/respond"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/statistics"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/upkeep"
 )
@@ -66,13 +70,15 @@ func newDialect(o options) (sqldb.Dialect, error) {
 }
 
 // qShape omits settings that belong to operators, such as the parameters of autovacuum. A
-// definition that names a table or sequence names it without its schema.
+// definition that names a table or sequence names it without its schema. sj_owner must be unlogged,
+// other tables must not; a rehearsed table is neither.
 const qShape = `with home as (select relnamespace as id, regexp_replace($1, '^.*[.]', '') as prefix from pg_class where oid = to_regclass($1 || 'migration')),
 	own as (select c.oid, c.relname, c.relkind, c.relpersistence from pg_class c, home where c.relnamespace = home.id and c.relkind in ('r', 'p', 'S', 'v', 'm')
 		and starts_with(c.relname, home.prefix)),
 	found as (
 	select case relkind when 'S' then 'sequence ' when 'v' then 'view ' when 'm' then 'view ' else 'table ' end || relname as name,
-		case relpersistence when 'u' then 'unlogged' else '' end as text, relname as home from own
+		case when relname = (select prefix from home) || 'owner' then case relpersistence when 'p' then 'logged' else '' end
+			when relpersistence = 'u' then 'unlogged' else '' end as text, relname as home from own
 	union all select 'column ' || own.relname || '.' || a.attname, format_type(a.atttypid, a.atttypmod) || case when a.attnotnull then ' not null' else '' end
 			|| coalesce(' default ' || pg_get_expr(d.adbin, d.adrelid), ''), own.relname
 		from own join pg_attribute a on a.attrelid = own.oid and a.attnum > 0 and not a.attisdropped left join pg_attrdef d on d.adrelid = own.oid and d.adnum = a.attnum
@@ -142,6 +148,16 @@ var ownTexts = map[string]string{
 	// from the other nodes; so this one skips heavy jobs without a bound.
 	claim.TextPick: `select id, r1, r2, weight from sj_live where queue = $1 and kind = $2 and state = 3 and $3::bigint > 0 and (weight <= $4::bigint or run_at_us <= $6::bigint)
 		order by r1, r2, id limit $5 /*lock*/`,
+	// The table has no index: each row is written and deleted once.
+	counters.TextTake: `delete from sj_count_change where ctid = any(array(select ctid from sj_count_change limit $1 for update skip locked))
+		returning queue, kind, ` + strings.Join(jobcount.Names, ", "),
+	statistics.TextTake: `delete from sj_stat_change where ctid = any(array(select ctid from sj_stat_change limit $1 for update skip locked))
+		returning day, events`,
+	query.TextOldest: `select u.queue, min(s.since) from unnest($1::text[], $2::text[]) u(queue, kind) cross join lateral (
+		with recursive ranks (r1) as (select min(l.r1) from sj_live l where l.queue = u.queue and l.kind = u.kind and l.state = 3
+		union all select (select min(l.r1) from sj_live l where l.queue = u.queue and l.kind = u.kind and l.state = 3 and l.r1 > ranks.r1) from ranks where ranks.r1 is not null)
+		select (select l.updated_us from sj_live l where l.queue = u.queue and l.kind = u.kind and l.state = 3 and l.r1 = ranks.r1 order by l.r2, l.id limit 1) as since
+		from ranks where ranks.r1 is not null limit 100) s where s.since is not null group by u.queue`,
 	// A row's xmin is its mark: the transaction that has written it.
 	txn.TextDeleteCached: `delete from sj_live l using (rows($1 bigint, $2 bigint, $3 bigint, $4 bigint)) v(id, state, epoch, mark)
 		where l.id = any(array[v.id]) and l.state = v.state and l.epoch = v.epoch and cast(cast(l.xmin as text) as bigint) = v.mark returning l.id`,

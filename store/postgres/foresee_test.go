@@ -49,10 +49,10 @@ func together(t *testing.T, c *sojourn.Client, application string, calls ...func
 }
 
 // openNamed opens a client whose sessions have the name of its schema.
-func openNamed(t *testing.T) (*sojourn.Client, string) {
+func openNamed(t *testing.T, options ...Option) (*sojourn.Client, string) {
 	t.Helper()
 	schema := newSchema(t)
-	c, err := Open(with(t, testURL(t), "application_name", schema), Schema(schema), AutoMigrate())
+	c, err := Open(with(t, testURL(t), "application_name", schema), append(options, Schema(schema), AutoMigrate())...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,6 +47,7 @@ func openTuned(t testing.TB, change func(*sqlstore.Config), list ...Option) driv
 	db := &DB{pool: before.pool, dialect: before.dialect, location: before.location, tables: before.tables, prefix: before.prefix, server: before.server,
 		same: before.same, limits: o.limits, writing: make(chan struct{}, o.split.writers), reading: make(chan struct{}, o.split.readers), closing: make(chan struct{}), readLimit: readLimit}
 	db.notifier = newNotifier(db)
+	db.addOwner()
 	cfg := o.config()
 	change(&cfg)
 	s, err := sqlstore.New(ctx, &keptDB{DB: db}, cfg)
@@ -89,6 +90,8 @@ func (d *keptDB) Close() error {
 		return nil
 	}
 	d.over = true
+	d.judge.Close()
+	d.owner.Release()
 	d.notifier.close()
 	kept.Lock()
 	defer kept.Unlock()

@@ -37,6 +37,13 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	if schema := os.Getenv("SOJOURN_TEST_HOLDER"); schema != "" {
+		if err := runHolder(os.Getenv("SOJOURN_TEST_POSTGRES"), schema); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	code := m.Run()
 	closeKept()
 	stopServer()

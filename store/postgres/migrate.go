@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/sojourn-queue/sojourn/internal/migration"
@@ -41,13 +42,21 @@ func (o options) tend(db *DB) *migration.Migrator {
 	return migration.New(db, o.tables(), now, before...)
 }
 
+// rehearsal makes temporary tables, which cannot be unlogged.
+type rehearsal struct{ sqldb.Conn }
+
+// Exec implements sqldb.Conn.
+func (r rehearsal) Exec(q string, args ...any) (int64, error) {
+	return r.Conn.Exec(strings.Replace(q, "create unlogged table", "create table", 1), args...)
+}
+
 var errRehearsed = errors.New("rehearsed")
 
 // Rehearse implements sqldb.Rehearser: with temporary tables, in a transaction that is rolled back.
 // The role needs the right to make them, which everybody has by default.
 func (d *DB) Rehearse(ctx context.Context, fn func(c sqldb.Conn, prefix string) error) error {
 	err := d.Update(ctx, func(c sqldb.Conn) error {
-		if err := fn(c, "pg_temp."+d.prefix); err != nil {
+		if err := fn(rehearsal{c}, "pg_temp."+d.prefix); err != nil {
 			return err
 		}
 		return errRehearsed

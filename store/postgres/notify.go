@@ -22,31 +22,50 @@ const (
 	checkEvery  = 10 * time.Second      // how often an idle connection proves that it still works
 	lingering   = time.Second           // for which a process counts as waiting after its last blocked call
 	probeLimit  = 2 * time.Second       // of the first notification, which a process sends to itself
-	reconnect   = time.Second           // the pause before a new connection; it doubles, up to:
+	// describeLimit bounds the wait of Status for the first notification.
+	describeLimit = 500 * time.Millisecond
+	// reconnect is the pause before a new connection; it doubles, up to retryWithin. It is shorter
+	// than owner.ConfirmAfter.
+	reconnect   = 100 * time.Millisecond
 	retryWithin = time.Minute
 	maxTopics   = 7900 // bytes; the server takes 7,999
 )
 
-const qNotify = `select pg_notify($1, $2)`
+// topicAll stands for all topics, topicWaits announces a process that waits.
+const (
+	topicAll   = "*"
+	topicWaits = "w"
+)
+
+const (
+	qNotify = `select pg_notify($1, $2)`
+	// qNotifyWaiting notifies unless no other process waits, and reports whether it has.
+	qNotifyWaiting = `select case when pg_try_advisory_xact_lock($1) then null else cast(pg_notify($2, $3) as text) end is not null`
+)
 
 // notifier is the connection of a process for wake-ups (docs/decisions/005). It is opened by the
 // first signal or blocked call. Behind a pooler in transaction mode nothing can be heard: there the
 // first notification, to itself, does not arrive, and the store polls.
 //
 // A process with blocked calls holds a shared advisory lock. A sender tries to lock it exclusively
-// in the statement that notifies: if it can, nobody else waits, and nothing is sent. A waiter takes
-// the lock first and has its calls read afterwards, so it misses no commit.
+// in the statement that notifies: if it can, no other process waits, and nothing is sent. From then
+// on it collects topics without a statement, and sends them when another process announces that it
+// waits. A waiter takes the lock, announces it, and has its calls read afterwards: so it misses
+// neither earlier commits nor those whose topics are still being collected.
 type notifier struct {
 	db      *DB
 	channel string
 	key     int64
 	works   atomic.Bool   // notifications arrive
+	found   sync.Once     // closes probed
+	probed  chan struct{} // closed when the first session has found out whether they do
 	ended   chan struct{} // closed when run has ended
 
 	mu        sync.Mutex // guards the fields below
 	stop      func()     // ends run; nil before the first signal or watch
 	closed    bool
 	topics    []string // to be sent
+	alone     bool     // no other process waits: topics are collected until one announces itself
 	watchers  map[int]func(topics []string)
 	next      int       // the number of the next watcher
 	waitedAt  time.Time // when the last watcher left
@@ -59,7 +78,7 @@ func newNotifier(d *DB) *notifier {
 	h := fnv.New64a()
 	h.Write([]byte(d.tables))
 	key := h.Sum64()
-	return &notifier{db: d, channel: fmt.Sprintf("sojourn_%016x", key), key: int64(key), ended: make(chan struct{}), watchers: map[int]func([]string){}}
+	return &notifier{db: d, channel: fmt.Sprintf("sojourn_%016x", key), key: int64(key), ended: make(chan struct{}), probed: make(chan struct{}), watchers: map[int]func([]string){}}
 }
 
 // Signals implements sqldb.Signaler.
@@ -70,19 +89,41 @@ func (d *DB) Signals() string {
 	return "poll"
 }
 
+// tryOut opens the connection, if that was not done before, and waits a moment for the result: a
+// process that has just been started is to report the way in use too.
+func (n *notifier) tryOut(ctx context.Context) {
+	n.mu.Lock()
+	n.start(false)
+	started := n.stop != nil
+	n.mu.Unlock()
+	if !started { // the store is closed
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, describeLimit)
+	defer cancel()
+	select {
+	case <-n.probed:
+	case <-n.ended:
+	case <-ctx.Done():
+	}
+}
+
 // Signal implements sqldb.Signaler.
 func (d *DB) Signal(topics []string) {
 	n := d.notifier
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	kick := len(n.topics) == 0
+	kick := len(n.topics) == 0 && !n.alone
 	for _, t := range topics {
+		if len(n.topics) > 0 && n.topics[0] == topicAll {
+			break
+		}
 		if !slices.Contains(n.topics, t) {
 			n.topics = append(n.topics, t)
 		}
 	}
 	if len(n.topics) > 200 { // the payload would not fit, and the search is slow
-		n.topics = []string{"*"}
+		n.topics = []string{topicAll}
 	}
 	n.start(kick)
 }
@@ -142,6 +183,7 @@ func (n *notifier) run(ctx context.Context) {
 		began := time.Now()
 		n.session(ctx)
 		n.works.Store(false)
+		n.found.Do(func() { close(n.probed) })
 		if time.Since(began) > retryWithin {
 			pause = reconnect
 		}
@@ -176,9 +218,16 @@ func (n *notifier) session(ctx context.Context) {
 		return
 	}
 	n.works.Store(true)
+	n.found.Do(func() { close(n.probed) })
 	n.tell(nil)            // what was committed before this session listened
 	_ = n.exchange(ctx, c) // after any error run connects again
+	n.works.Store(false)
+	if ctx.Err() == nil {
+		n.db.judge.Disturb()
+	}
+	n.db.owner.Lost()
 	n.setLocked(false)
+	n.setAlone(false)
 }
 
 // probe listens, and reports whether a notification of another connection arrives. A pooler in
@@ -214,6 +263,11 @@ func (n *notifier) exec(ctx context.Context, c *pgx.Conn, q string) error {
 func (n *notifier) exchange(ctx context.Context, c *pgx.Conn) error {
 	var sentAt time.Time
 	for ctx.Err() == nil {
+		if n.db.owner.Missing() {
+			if err := n.db.owner.Hold(ctx, c); err != nil {
+				return err
+			}
+		}
 		watched, locked, topics, pause := n.work(sentAt)
 		if watched != locked {
 			if err := n.lock(ctx, c, watched); err != nil {
@@ -236,11 +290,11 @@ func (n *notifier) exchange(ctx context.Context, c *pgx.Conn) error {
 
 // lock takes or releases the lock of processes that wait.
 func (n *notifier) lock(ctx context.Context, c *pgx.Conn, take bool) error {
-	q := `select pg_advisory_unlock_shared(%d)`
-	if take {
-		q = `select pg_advisory_lock_shared(%d)`
+	q := fmt.Sprintf(`select pg_advisory_unlock_shared(%d)`, n.key)
+	if take { // the announcement is sent at the end of the transaction, when the lock is held
+		q = fmt.Sprintf(`select pg_advisory_lock_shared(%d); notify %s, '%s'`, n.key, n.channel, topicWaits)
 	}
-	if err := n.exec(ctx, c, fmt.Sprintf(q, n.key)); err != nil {
+	if err := n.exec(ctx, c, q); err != nil {
 		return err
 	}
 	n.setLocked(take)
@@ -256,6 +310,12 @@ func (n *notifier) setLocked(locked bool) {
 	n.locked = locked
 }
 
+func (n *notifier) setAlone(alone bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.alone = alone
+}
+
 // work returns what is to be done now, and after which time to look again. sentAt is the time of
 // the last notification.
 func (n *notifier) work(sentAt time.Time) (watched, locked bool, topics []string, pause time.Duration) {
@@ -269,7 +329,7 @@ func (n *notifier) work(sentAt time.Time) (watched, locked bool, topics []string
 	if watched != n.locked {
 		return watched, n.locked, nil, 0
 	}
-	if len(n.topics) > 0 {
+	if len(n.topics) > 0 && !n.alone {
 		if left := notifyEvery - time.Since(sentAt); left > 0 {
 			return watched, n.locked, nil, min(pause, left)
 		}
@@ -282,11 +342,13 @@ func (n *notifier) work(sentAt time.Time) (watched, locked bool, topics []string
 func (n *notifier) send(ctx context.Context, c *pgx.Conn, topics []string) error {
 	text := strings.Join(topics, "\n")
 	if len(text) > maxTopics {
-		text = "*"
+		text = topicAll
 	}
 	ctx, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
-	_, err := c.Exec(ctx, `select case when pg_try_advisory_xact_lock($1) then '' else cast(pg_notify($2, $3) as text) end`, pgx.QueryExecModeExec, n.key, n.channel, text)
+	var sent bool
+	err := c.QueryRow(ctx, qNotifyWaiting, pgx.QueryExecModeExec, n.key, n.channel, text).Scan(&sent)
+	n.setAlone(err == nil && !sent) // an announcement that has come meanwhile is read after this
 	return err
 }
 
@@ -308,7 +370,11 @@ func (n *notifier) listen(ctx context.Context, c *pgx.Conn, pause time.Duration)
 	n.mu.Unlock()
 	switch {
 	case heard != nil:
-		if heard.PID != c.PgConn().PID() && heard.Payload != "" {
+		switch {
+		case heard.PID == c.PgConn().PID() || heard.Payload == "":
+		case heard.Payload == topicWaits:
+			n.setAlone(false)
+		default:
 			n.tell(strings.Split(heard.Payload, "\n"))
 		}
 		return nil

@@ -59,6 +59,7 @@ func openDB(ctx context.Context, address string, o options) (_ *DB, err error) {
 	if d.pool, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
 		return nil, err
 	}
+	d.addOwner()
 	if err = d.look(ctx); err == nil {
 		err = d.server.check(d.location, o.relaxed)
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/migration"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/store/statistics"
 	"github.com/sojourn-queue/sojourn/throttle"
 )
 
@@ -19,6 +20,7 @@ type options struct {
 	maxBytes   int
 	clock      func() time.Time // nil: the clock of the database
 	inboxTTL   time.Duration    // 0: the store's default
+	statistics [2]int           // days of statistics and of histograms; 0: the defaults
 	relaxed    bool
 	declared   bool
 	migrate    bool
@@ -41,6 +43,13 @@ func Clock(now func() time.Time) Option { return func(o *options) { o.clock = no
 // InboxTTL is the time to live of a response that matches no job: 1 s or more, default the store's
 // own.
 func InboxTTL(d time.Duration) Option { return func(o *options) { o.inboxTTL = d } }
+
+// KeepStatistics sets how many days of statistics the store keeps, and of their histograms, today
+// included: 1 to statistics.MaxDays, 0 for the defaults. Each process that sweeps deletes what its
+// own numbers no longer keep, so all processes on one store should agree.
+func KeepStatistics(days, histograms int) Option {
+	return func(o *options) { o.statistics = [2]int{days, histograms} }
+}
 
 // Relaxed opens a database whose settings (fsync, synchronous_commit or full_page_writes off) may
 // lose acknowledged writes. Status shows it as durability "relaxed". It changes no setting.
@@ -107,6 +116,9 @@ func (o options) check() error {
 		return sojourn.Invalid("InboxTTL", "%v is too short; allowed is 1s or more", o.inboxTTL)
 	case o.schema != "" && (!plainName.MatchString(o.schema) || len(o.schema) > 48):
 		return sojourn.Invalid("Schema", "%.64q is no plain name; allowed are up to 48 bytes of a-z, 0-9 and _", o.schema)
+	}
+	if err := statistics.ValidDays(o.statistics[0], o.statistics[1]); err != nil {
+		return err
 	}
 	return migration.CheckPrefix(o.prefix)
 }

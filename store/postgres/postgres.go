@@ -71,7 +71,8 @@ func (o options) fit(ctx context.Context, db *DB) error {
 }
 
 func (o options) config() sqlstore.Config {
-	cfg := sqlstore.Config{Prefix: o.tables(), Now: time.Now, MaxBytes: o.maxBytes, InboxTTL: o.inboxTTL, Runners: o.split.runners(), Enders: o.split.enders(), Poll: o.poll,
+	cfg := sqlstore.Config{Prefix: o.tables(), Now: time.Now, MaxBytes: o.maxBytes, InboxTTL: o.inboxTTL, StatisticsDays: o.statistics[0], HistogramDays: o.statistics[1],
+		Runners: o.split.runners(), Enders: o.split.enders(), Poll: o.poll,
 		Throttlers: o.throttlers, Rules: o.rules, Declared: o.declared}
 	if o.clock != nil {
 		cfg.Now, cfg.Driven = o.clock, true

@@ -22,7 +22,7 @@ func TestRaceDependencies(t *testing.T) {
 			nodes = append(nodes, driver.Of(c))
 		}
 		return nodes
-	}, 300)
+	}, 150)
 }
 
 // TestScaleDependencies measures the cost of members. SOJOURN_DEPS=100000 runs it.

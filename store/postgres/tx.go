@@ -63,17 +63,19 @@ func enqueueTx(ctx context.Context, c *sojourn.Client, tx any, jobs []*sojourn.J
 	if err != nil {
 		return nil, err
 	}
+	ctx, done := c.TraceEnqueue(ctx, jobs)
 	send := make([]sojourn.Job, len(jobs))
 	for i, j := range jobs {
 		send[i] = *j
 	}
-	done, err := s.EnqueueTx(ctx, tx, send)
-	for i, e := range done {
+	stored, err := s.EnqueueTx(ctx, tx, send)
+	done(err)
+	for i, e := range stored {
 		if !e.Duplicate {
 			jobs[i].ID = e.ID
 		}
 	}
-	return done, err
+	return stored, err
 }
 
 func finishTx(ctx context.Context, c *sojourn.Client, tx any, job *sojourn.Job, next ...*sojourn.Job) error {

@@ -12,6 +12,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/store/sqlite/internal/damage"
 	"github.com/sojourn-queue/sojourn/store/sqlite/internal/filesys"
 	"github.com/sojourn-queue/sojourn/store/sqlite/internal/owner"
 )
@@ -137,18 +138,11 @@ func intact(ctx context.Context, path string) error {
 		return err
 	}
 	defer c.raw.Close()
-	c.interruptBy(ctx)
-	finding, err := ask(c.raw, "pragma integrity_check(1)")
-	if err != nil && !broken(err) {
-		return because(ctx, err)
+	found, err := damage.Intact(ctx, c.raw)
+	if err == nil && found != "" {
+		err = fmt.Errorf("%s is damaged: %s", path, found)
 	}
-	if err != nil {
-		finding = err.Error()
-	}
-	if finding != "ok" {
-		return fmt.Errorf("%s is damaged: %s", path, finding)
-	}
-	return nil
+	return err
 }
 
 // publish renames a complete file to its name, unless another process has taken the name meanwhile.

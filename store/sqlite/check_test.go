@@ -120,6 +120,44 @@ func TestRepairOfTheLedger(t *testing.T) {
 	})
 }
 
+// TestCountsAreMadeRightAtOpen: a process that maintains the numbers of jobs counts all jobs once
+// after one that did not.
+func TestCountsAreMadeRightAtOpen(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "jobs.db")
+	for _, without := range []bool{false, true, false} {
+		undo := sqlstore.Tune(func(cfg *sqlstore.Config) { cfg.Without.Counts = without })
+		c, err := Open(file)
+		undo()
+		if err != nil {
+			t.Fatal(err)
+		}
+		before, err := c.Queues().List(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Enqueue(t.Context(), sojourn.NewJob("k", nil)); err != nil {
+			t.Fatal(err)
+		}
+		now, err := c.Queues().List(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ready := int64(1)
+		if len(before) > 0 {
+			ready += before[0].Counts[sojourn.Ready]
+		}
+		if now[0].Counts[sojourn.Ready] != ready {
+			t.Errorf("without counts %v: %d ready jobs after %v", without, now[0].Counts[sojourn.Ready], before)
+		}
+		if found, err := c.Store().(driver.Checker).Check(t.Context()); err != nil || len(found) > 0 {
+			t.Errorf("without counts %v: %v %v", without, found, err)
+		}
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // planted opens a file in which a statement is executed behind the store's back.
 func planted(t *testing.T, file, plant string) *sqlstore.Store {
 	t.Helper()

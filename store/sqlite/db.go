@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -43,6 +44,9 @@ type DB struct {
 	writes  atomic.Int64 // the begin and the end of each transaction that may write: odd while one is under way
 	log     walLog
 	places  []place // the files that are open; none in memory
+
+	checking    sync.WaitGroup // the check after an unclean stop
+	checkAtOpen int64          // bytes up to which a file is checked when it is opened
 
 	created func() // see options
 
@@ -309,6 +313,7 @@ func (d *DB) Describe(ctx context.Context) (sqldb.Description, error) {
 func (d *DB) Close() (err error) {
 	d.closing.Do(func() {
 		d.end()
+		d.checking.Wait()
 		var errs []error
 		if !d.memory() {
 			for range readers {

@@ -9,6 +9,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/store/sqlite/internal/damage"
 )
 
 //go:embed migrations/*.sql
@@ -77,18 +78,6 @@ func busy(err error) bool {
 // broken reports whether the state of the disk is unknown after an error. A full disk is no such
 // error: the transaction is rolled back, and the next one may fit.
 func broken(err error) bool {
-	if err == nil {
-		return false
-	}
-	if errors.Is(err, errSync) {
-		return true
-	}
-	switch code := sqlite.ErrCode(err); code.ToPrimary() {
-	case sqlite.ResultIOErr:
-		return code != sqlite.ResultIOErrNoMem
-	case sqlite.ResultCorrupt, sqlite.ResultNotADB:
-		return true
-	default:
-		return code == sqlite.ResultReadOnlyDBMoved // the file was replaced or deleted under the open store
-	}
+	// The last one: the file was replaced or deleted under the open store.
+	return errors.Is(err, errSync) || damage.Is(err) || err != nil && sqlite.ErrCode(err) == sqlite.ResultReadOnlyDBMoved
 }

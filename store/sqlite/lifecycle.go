@@ -57,6 +57,10 @@ func (l *lifecycle) refusal() error {
 			Message: fmt.Sprintf("the store refuses all work, because %v and what it writes would be lost; stop every process that uses %s, "+
 				"put the file back or restore a backup, then start again", *cause, l.path)}
 	}
+	if cause != nil && errors.Is(*cause, errDamaged) {
+		return &sojourn.Error{Code: sojourn.CodeClosed, Index: -1, Err: fmt.Errorf("%w: %w", sojourn.ErrClosed, *cause),
+			Message: fmt.Sprintf("the store refuses all work, because the check after an unclean stop has found damage: %v", *cause)}
+	}
 	if cause != nil {
 		return &sojourn.Error{Code: sojourn.CodeClosed, Index: -1, Err: fmt.Errorf("%w: %w", sojourn.ErrClosed, *cause),
 			Message: fmt.Sprintf("the store refuses all work after an error of the disk or file (%v); look after %s, then open it again", *cause, l.path)}

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,6 +16,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/store/sqlite/internal/damage"
 	"github.com/sojourn-queue/sojourn/store/sqlite/internal/filesys"
 	"github.com/sojourn-queue/sojourn/store/sqlite/internal/owner"
 )
@@ -46,7 +48,7 @@ func openDB(path string, o options) (_ *DB, err error) {
 		return nil, err
 	}
 	d := &DB{lifecycle: lifecycle{path: path, closed: make(chan struct{})}, prefix: o.tables(), relaxed: o.relaxed, created: o.created, writer: make(chan *conn, 1),
-		readLimit: readLimit, walLimit: walLimit, walNext: walLimit}
+		readLimit: readLimit, walLimit: walLimit, walNext: walLimit, checkAtOpen: cmp.Or(o.checkAtOpen, checkAtOpen)}
 	if d.dialect, err = newDialect(o); err != nil {
 		return nil, err
 	}
@@ -104,7 +106,7 @@ func (d *DB) open() (err error) {
 	if err := noRestore(d.path); err != nil {
 		return err
 	}
-	unclean, err := endedUncleanly(d.path, d.OwnerID())
+	unclean, found, err := damage.Due(d.path, d.OwnerID())
 	if err != nil {
 		return err
 	}
@@ -120,7 +122,8 @@ func (d *DB) open() (err error) {
 		return err
 	}
 	made = append(made, writer)
-	if err := prepareFile(writer, d.path, unclean); err != nil {
+	later, err := prepareFile(d, writer, unclean, found)
+	if err != nil {
 		return err
 	}
 	for range readers + 1 {
@@ -141,6 +144,11 @@ func (d *DB) open() (err error) {
 	}
 	if !d.relaxed {
 		if err := d.log.open(writer); err != nil {
+			return err
+		}
+	}
+	if later {
+		if err := startCheck(d); err != nil {
 			return err
 		}
 	}
@@ -218,16 +226,6 @@ func createFile(path string) error {
 		return fmt.Errorf("sqlite: create the database: %w", err)
 	}
 	return f.Close()
-}
-
-// endedUncleanly reports whether the last process that used a file did not close it: it left a log,
-// and no process uses the file now, apart from the owner self.
-func endedUncleanly(path, self string) (bool, error) {
-	if filesys.Size(path+"-wal") == 0 {
-		return false, nil
-	}
-	living, err := owner.Living(path, self, owner.Any)
-	return len(living) == 0, err
 }
 
 // connect opens a connection and sets it up.

@@ -8,6 +8,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/migration"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/store/statistics"
 	"github.com/sojourn-queue/sojourn/throttle"
 )
 
@@ -21,6 +22,7 @@ type options struct {
 	clock          func() time.Time // nil: the wall clock, protected against jumps
 	relaxed        bool
 	inboxTTL       time.Duration // 0: the store's default
+	statistics     [2]int        // days of statistics and of histograms; 0: the defaults
 	noMigrate      bool
 	allowNetworkFS bool
 	declared       bool
@@ -29,6 +31,7 @@ type options struct {
 	migrator       bool                 // only migrates the tables, in any version
 	more           []sqldb.Migration    // of tests, after the real ones
 	sync           func(*os.File) error // of tests; nil: (*os.File).Sync
+	checkAtOpen    int64                // of tests; 0: checkAtOpen
 	created        func()               // of tests: the owner's file exists and is not locked yet
 }
 
@@ -48,6 +51,13 @@ func Relaxed() Option { return func(o *options) { o.relaxed = true } }
 // InboxTTL is the time to live of a response that matches no job: 1 s or more, default the store's
 // own.
 func InboxTTL(d time.Duration) Option { return func(o *options) { o.inboxTTL = d } }
+
+// KeepStatistics sets how many days of statistics the store keeps, and of their histograms, today
+// included: 1 to statistics.MaxDays, 0 for the defaults. Each process that sweeps deletes what its
+// own numbers no longer keep, so all processes on one store should agree.
+func KeepStatistics(days, histograms int) Option {
+	return func(o *options) { o.statistics = [2]int{days, histograms} }
+}
 
 // NoMigrate does not change the schema; opening then fails if it is not the newest.
 func NoMigrate() Option { return func(o *options) { o.noMigrate = true } }
@@ -109,6 +119,9 @@ func newOptions(list []Option) (options, error) {
 	}
 	if o.inboxTTL != 0 && o.inboxTTL < time.Second {
 		return o, sojourn.Invalid("InboxTTL", "%v is too short; allowed is 1s or more", o.inboxTTL)
+	}
+	if err := statistics.ValidDays(o.statistics[0], o.statistics[1]); err != nil {
+		return o, err
 	}
 	if o.lowSpace < 0 {
 		return o, sojourn.Invalid("LowSpace", "%d is negative", o.lowSpace)

@@ -171,7 +171,7 @@ func TestCrowdOfGroups(t *testing.T) {
 func (r *recording) checkPlans(t *testing.T) {
 	t.Helper()
 	// Tables whose size does not depend on the number of jobs.
-	small := regexp.MustCompile(`^SCAN (sj_meta|sj_queue( USING INDEX ix_sj_queue_seq)?|sj_migration|sj_block|sj_access|sj_schedule|json_each|[a-z]+|\(subquery-\d+\)|CONSTANT ROW|\d+ CONSTANT ROWS)( VIRTUAL TABLE INDEX .*)?$`)
+	small := regexp.MustCompile(`^SCAN (sj_meta|sj_queue( USING INDEX ix_sj_queue_seq)?|sj_migration|sj_block|sj_access|sj_schedule|sj_count|sj_count_change|sj_stat_change|json_each|[a-z]+|\(subquery-\d+\)|CONSTANT ROW|\d+ CONSTANT ROWS)( VIRTUAL TABLE INDEX .*)?$`)
 	// A scan of an index that the statement's limit stops at once.
 	bounded := regexp.MustCompile(`^SCAN (sj_live USING (COVERING )?INDEX ix_sj_live_wake|sj_response( USING COVERING INDEX ix_sj_response_early)?)$`)
 	for q, n := range r.seen {
@@ -262,6 +262,9 @@ func workload(t *testing.T, s *sqlstore.Store, advance func(time.Duration)) {
 	must(c.GetByKey(ctx, "a", "k"))
 	must(c.GetByKey(ctx, "a"))
 	must(c.Jobs().History(ctx, 1))
+	must(s.Queues(ctx))
+	must(s.Queues(ctx, "default"))
+	must(s.ListQueues(ctx, "", 10))
 	must(c.Jobs().Log(ctx, 1))
 	st, err := s.Status(ctx)
 	must(nil, err)
@@ -274,4 +277,42 @@ func workload(t *testing.T, s *sqlstore.Store, advance func(time.Duration)) {
 	claim()
 	advance(60 * 24 * time.Hour)
 	must(s.Sweep(ctx, 100))
+}
+
+// TestTagsAskByIndex: a page of the jobs of a tag reads the rows of that tag from its cursor on, in
+// order. A filter that names jobs looks up the tag of each.
+func TestTagsAskByIndex(t *testing.T) {
+	r, s, _ := openRecording(t)
+	c := sojourn.NewClient(s)
+	kind := sojourn.Kind[int]{Name: "x"}
+	first, err := c.Enqueue(t.Context(), kind.New(1, sojourn.Tags("a")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, f := range map[string]sojourn.Filter{
+		"SEARCH g USING PRIMARY KEY (tag=? AND job>?)": {Tag: "a", After: "1"},
+		"SEARCH g USING PRIMARY KEY (tag=? AND job<?)": {Tag: "a", Queue: "q", Newest: true, After: "1"},
+		"SEARCH g USING PRIMARY KEY (tag=?)":           {Tag: "a", States: []sojourn.State{sojourn.Ready, sojourn.Failed}},
+		"ix_sj_tag_job (job=? AND tag=?)":              {Tag: "a", IDs: []sojourn.ID{first.ID}},
+	} {
+		clear(r.seen)
+		if _, err := s.Find(t.Context(), f); err != nil {
+			t.Fatal(err)
+		}
+		r.checkPlans(t)
+		reads := 0
+		for q, n := range r.seen {
+			if !strings.Contains(q, "sj_tag") {
+				continue
+			}
+			reads++
+			steps := strings.Join(plan(t, r.DB, q, n), "\n")
+			if !strings.Contains(steps, want) || strings.Contains(steps, "B-TREE") {
+				t.Errorf("%s\nof %s\nis not %s", steps, q, want)
+			}
+		}
+		if reads != 2 {
+			t.Errorf("%d statements read tags, want one for live and one for final jobs", reads)
+		}
+	}
 }

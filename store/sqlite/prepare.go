@@ -8,23 +8,25 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/store/sqlite/internal/damage"
 )
 
 // prepareFile marks a new file as ours, refuses a foreign or damaged one, and sets the writer up.
-func prepareFile(c *conn, path string, unclean bool) error {
-	fresh, err := claimFile(c, path)
+// After an unclean stop the check of a large file comes later.
+func prepareFile(d *DB, c *conn, unclean bool, found string) (later bool, err error) {
+	fresh, err := claimFile(c, d.path)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if unclean && !fresh {
-		if err := quickCheck(c, path); err != nil {
-			return err
+		if later, err = checkFile(d, c, found); err != nil {
+			return false, err
 		}
 	}
 	if err := c.set(writerPragmas()); err != nil {
-		return fmt.Errorf("sqlite: open %s: %w", path, err)
+		return false, fmt.Errorf("sqlite: open %s: %w", d.path, err)
 	}
-	return nil
+	return later, nil
 }
 
 // claimFile checks that the file is a store or empty before it changes anything in it.
@@ -49,7 +51,7 @@ func claimFile(c *conn, path string) (fresh bool, err error) {
 	case err != nil && sqlite.ErrCode(err).ToPrimary() == sqlite.ResultNotADB:
 		return false, sojourn.Invalid("path", "%s is no SQLite database; give the path of a new file or of a Sojourn database", path)
 	case err != nil && broken(err):
-		return false, damaged(path, err.Error())
+		return false, damage.Error(path, err.Error())
 	case err != nil:
 		return false, fmt.Errorf("sqlite: open %s: %w", path, err)
 	case id != fmt.Sprint(applicationID):
@@ -86,31 +88,4 @@ func mark(raw *sqlite.Conn) error {
 		return errors.Join(fmt.Errorf("auto_vacuum is %q, not 2 (incremental)", mode), err)
 	}
 	return nil
-}
-
-// quickCheck reads the whole database once.
-func quickCheck(c *conn, path string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), openPatience)
-	defer cancel()
-	var finding string
-	err := c.patiently(ctx, func() (err error) {
-		finding, err = ask(c.raw, "pragma quick_check(1)")
-		return err
-	})
-	if err != nil && !broken(err) {
-		return fmt.Errorf("sqlite: check %s: %w", path, err)
-	}
-	if err != nil {
-		finding = err.Error()
-	}
-	if finding != "ok" {
-		return damaged(path, finding)
-	}
-	return nil
-}
-
-func damaged(path, finding string) error {
-	return fmt.Errorf("sqlite: the check of %s has failed (%s). If it names a CHECK constraint, another program has written rows that break it: correct them with the sqlite3 shell. Otherwise the file is damaged. To restore it: stop every process that uses it, keep copies of %[1]s and %[1]s-wal, "+
-		"put a backup in the place of %[1]s, remove %[1]s-wal and %[1]s-shm, and start again. Without a backup, "+
-		"\"sqlite3 %[1]s .recover\" may save a part", path, finding)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/migration"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
+	"github.com/sojourn-queue/sojourn/store/sqlite/internal/damage"
 	"github.com/sojourn-queue/sojourn/store/sqlite/internal/filesys"
 	"github.com/sojourn-queue/sojourn/store/sqlite/internal/owner"
 )
@@ -232,7 +233,7 @@ func nextIDs(c *conn) (map[string]int64, error) {
 // prepare makes the new store beside the old one: a checked copy of the backup, with new ids.
 func (r *restoring) prepare(ctx context.Context, backup string, next map[string]int64) (sojourn.ID, error) {
 	part := r.part()
-	for _, leftover := range []string{part, part + "-wal", part + "-shm"} {
+	for _, leftover := range []string{part, part + "-wal", part + "-shm", part + damage.MarkEnd} {
 		if err := filesys.Remove(leftover); err != nil {
 			return 0, err
 		}
@@ -311,7 +312,7 @@ func (r *restoring) swap() (kept string, err error) {
 	if err := os.Rename(r.part(), r.path); err != nil {
 		return "", err
 	}
-	return kept, filesys.SyncDir(filepath.Dir(r.path))
+	return kept, errors.Join(damage.Unmark(r.path), filesys.SyncDir(filepath.Dir(r.path)))
 }
 
 // moveIn renames the old files, an unreadable one with its log, and puts the new store in place.
@@ -337,7 +338,7 @@ func (r *restoring) moveIn() (kept string, err error) {
 	if err := os.Rename(r.part(), r.path); err != nil {
 		return "", err
 	}
-	return kept, filesys.SyncDir(filepath.Dir(r.path))
+	return kept, errors.Join(damage.Unmark(r.path), filesys.SyncDir(filepath.Dir(r.path)))
 }
 
 // aside is a free name for the old store.

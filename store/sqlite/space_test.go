@@ -4,8 +4,6 @@ import (
 	"math"
 	"path/filepath"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/driver"
@@ -42,27 +40,4 @@ func TestLowSpace(t *testing.T) {
 	if err != nil || done[0].State != sojourn.Completed {
 		t.Errorf("an outcome: %+v %v", done, err)
 	}
-}
-
-// TestSpaceIsLookedAtAgain: the bound holds as long as the disk is full, and an unknown disk bounds
-// nothing.
-func TestSpaceIsLookedAtAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		free := int64(10)
-		s := &space{least: 10, free: func(string) int64 { return free }}
-		want := func(low bool) {
-			t.Helper()
-			if err := s.check(); (err != nil) != low {
-				t.Errorf("with %d bytes: %v", free, err)
-			}
-		}
-		want(false)
-		free = 9
-		want(false) // as it was a moment ago
-		time.Sleep(spaceEvery)
-		want(true)
-		free = -1
-		time.Sleep(spaceEvery)
-		want(false)
-	})
 }

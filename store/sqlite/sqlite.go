@@ -8,15 +8,15 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/migration"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
-	"github.com/sojourn-queue/sojourn/store/sqlite/internal/filesys"
+	"github.com/sojourn-queue/sojourn/store/sqlite/internal/diskspace"
 )
 
 // defaultPrefix begins the names of the tables; see Prefix.
 const defaultPrefix = "sj_"
 
-// apart is from how many ends of steps on they have a transaction of their own, which runs while
-// the log is synced for jobs that start. With fewer, all that comes from few callers meets in one,
-// which is a sync less.
+// apart is the least number of waiting outcomes that get a transaction of their own. It runs while
+// the log is synced for claims and enqueues. Fewer outcomes share a transaction with these, which
+// saves a sync.
 const apart = 32
 
 // Open opens the queue in a SQLite file, or ":memory:" for a private one that lives as long as the
@@ -47,9 +47,10 @@ func newStore(db *DB, o options) (*sqlstore.Store, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), openPatience)
 	defer cancel()
 	cfg := sqlstore.Config{Prefix: db.prefix, Now: time.Now, MaxBytes: o.maxBytes, InboxTTL: o.inboxTTL, Declared: o.declared,
+		StatisticsDays: o.statistics[0], HistogramDays: o.statistics[1],
 		Throttlers: o.throttlers, Rules: o.rules}
 	if o.lowSpace > 0 && db.path != ":memory:" {
-		cfg.NoRoom = (&space{dir: filepath.Dir(db.path), least: o.lowSpace, free: filesys.Free}).check
+		cfg.NoRoom = diskspace.New(filepath.Dir(db.path), o.lowSpace).Check
 	}
 	if db.log.files != nil {
 		cfg.Enders, cfg.Apart = 1, apart

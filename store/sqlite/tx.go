@@ -35,11 +35,14 @@ func EnqueueTx(ctx context.Context, c *sojourn.Client, tx *sql.Tx, jobs ...*sojo
 	if err != nil {
 		return nil, err
 	}
+	ctx, done := c.TraceEnqueue(ctx, jobs)
 	send := make([]sojourn.Job, len(jobs))
 	for i, j := range jobs {
 		send[i] = *j
 	}
-	return s.EnqueueTx(ctx, tx, send)
+	stored, err := s.EnqueueTx(ctx, tx, send)
+	done(err)
+	return stored, err
 }
 
 // FinishTx completes the job that a handler runs inside of tx, with the result that job.SetResult

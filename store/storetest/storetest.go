@@ -9,6 +9,7 @@
 package storetest
 
 import (
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -22,7 +23,9 @@ import (
 	"github.com/sojourn-queue/sojourn/store/storetest/internal/outcomes"
 	"github.com/sojourn-queue/sojourn/store/storetest/internal/responses"
 	"github.com/sojourn-queue/sojourn/store/storetest/internal/schedules"
+	"github.com/sojourn-queue/sojourn/store/storetest/internal/stats"
 	"github.com/sojourn-queue/sojourn/store/storetest/internal/tenants"
+	"github.com/sojourn-queue/sojourn/store/storetest/internal/triage"
 	"github.com/sojourn-queue/sojourn/store/storetest/internal/workflows"
 	"github.com/sojourn-queue/sojourn/throttle"
 )
@@ -47,8 +50,9 @@ type Options struct {
 // driver.Store, which returns the store with that caller's view.
 //
 // SOJOURN_SEED, a number, is the seed of the random bytes and orders; failures print it.
+// SOJOURN_SHARE=N runs every Nth case, beginning with a random one that the test logs.
 func Run(t *testing.T, open func(t *testing.T, o Options) driver.Store) {
-	for _, c := range trials() {
+	for _, c := range trials(t) {
 		t.Run(c.Name, func(t *testing.T) { c.Play(t, opening(open)) })
 	}
 }
@@ -56,7 +60,7 @@ func Run(t *testing.T, open func(t *testing.T, o Options) driver.Store) {
 // Parallel is Run for a store whose database takes calls of several stores at once: the cases run
 // at the same time, as many as -parallel allows.
 func Parallel(t *testing.T, open func(t *testing.T, o Options) driver.Store) {
-	for _, c := range trials() {
+	for _, c := range trials(t) {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
 			c.Play(t, opening(open))
@@ -64,9 +68,24 @@ func Parallel(t *testing.T, open func(t *testing.T, o Options) driver.Store) {
 	}
 }
 
-// trials are all cases, subject by subject.
-func trials() []kit.Trial {
-	return slices.Concat(jobs.Trials(), claims.Trials(), outcomes.Trials(), responses.Trials(), flow.Trials(), tenants.Trials(), deps.Trials(), schedules.Trials(), workflows.Trials())
+// allTrials are the cases, subject by subject.
+func allTrials() []kit.Trial {
+	return slices.Concat(jobs.Trials(), claims.Trials(), outcomes.Trials(), responses.Trials(), flow.Trials(), tenants.Trials(), deps.Trials(), schedules.Trials(), workflows.Trials(), triage.Trials(), stats.Trials())
+}
+
+// trials are all cases, or a share of them.
+func trials(t *testing.T) (some []kit.Trial) {
+	all := allTrials()
+	share := max(number(t, "SOJOURN_SHARE", 1), 1)
+	if share == 1 {
+		return all
+	}
+	first := rand.IntN(min(share, len(all)))
+	for i := first; i < len(all); i += share {
+		some = append(some, all[i])
+	}
+	t.Logf("SOJOURN_SHARE=%d: %d of %d cases, from %q on", share, len(some), len(all), all[first].Name)
+	return some
 }
 
 // opening adapts a function that opens a store with the public options.

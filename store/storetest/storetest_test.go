@@ -21,7 +21,7 @@ const (
 func covered(t *testing.T) map[string][]string {
 	t.Helper()
 	by := map[string][]string{}
-	for _, c := range slices.Concat(trials(), instanceTrials) {
+	for _, c := range slices.Concat(allTrials(), instanceTrials) {
 		for _, id := range strings.Fields(c.Covers) {
 			by[id] = append(by[id], c.Name)
 		}
@@ -46,7 +46,7 @@ func TestCoverage(t *testing.T) {
 // well formed.
 func TestTrials(t *testing.T) {
 	seen := map[string]bool{}
-	for _, c := range slices.Concat(trials(), instanceTrials) {
+	for _, c := range slices.Concat(allTrials(), instanceTrials) {
 		if seen[c.Name] || c.Name == "" || strings.Contains(c.Name, "/") {
 			t.Errorf("the name %q is empty, double or has a slash", c.Name)
 		}

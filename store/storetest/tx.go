@@ -76,6 +76,8 @@ var txTrials = []txTrial{
 	{"side by side", "Transactions, calls of the store and workers go on beside each other, and what is committed is what exists.",
 		"inv:A8 rules:F3 rules:F4 rules:F5 inv:U1", txSideBySide},
 	{"finish and enqueue", "The end of a job frees its key inside of the transaction.", "inv:A8 inv:U2", txFinishNext},
+	{"finish a member", "A workflow whose last member is completed in a transaction ends soon after the commit, without a sweep, and not after a rollback.",
+		"inv:A8 tr:F1", txFinishMember},
 	{"finish with next jobs and dependents", "The commit stores the next jobs of a completed job and releases its dependents, at once, and a rollback does neither.",
 		"inv:A8 inv:G2 tr:F1 tr:S3", txFinishWithJobs},
 	{"finish a job with many dependents", "The commit releases the dependents of a completed job, however many there are and whatever becomes of the job meanwhile.",

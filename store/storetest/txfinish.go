@@ -9,6 +9,7 @@ import (
 	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/store/storetest/internal/kit"
+	"github.com/sojourn-queue/sojourn/workflow"
 )
 
 func txMany(s *txScene) {
@@ -257,4 +258,33 @@ func txFinishParent(s *txScene) {
 	counts := s.Queue("default").Counts
 	kit.Same(s.Scene, "ready", counts[sojourn.Ready], int64(len(waiting)+len(following)))
 	kit.Same(s.Scene, "cancelled", counts[sojourn.Cancelled], 0)
+}
+
+func txFinishMember(s *txScene) {
+	flows := workflow.Of(sojourn.NewClient(s.Store))
+	m := anonymous()
+	_, err := flows.Start(s.Ctx, workflow.New("w").Add("m", &m))
+	s.Must(err, "Start")
+	c := s.Claim()
+	x := s.begin()
+	s.Must(x.finish(kit.Completed(c)), "FinishTx")
+	x.rollback()
+	w, err := flows.Get(s.Ctx, "w")
+	s.Must(err, "Get")
+	kit.Same(s.Scene, "the state after a rollback", w.State, workflow.Running)
+	x = s.begin()
+	s.Must(x.finish(kit.Completed(c)), "FinishTx")
+	x.commit()
+	for late := time.After(kit.Patience); ; {
+		w, err := flows.Get(s.Ctx, "w")
+		s.Must(err, "Get")
+		if w.State == workflow.Completed {
+			return
+		}
+		select {
+		case <-late:
+			s.Fatalf("the workflow is %s %v after the commit", w.State, kit.Patience)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
 }

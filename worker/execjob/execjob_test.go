@@ -74,6 +74,8 @@ func TestExitStatus(t *testing.T) {
 		{"1", `echo first >&2; echo the bank is closed >&2; exit 1`, sojourn.Scheduled, "exit_1", "exit status 1: first\nthe bank is closed"},
 		{"2", `exit 2`, sojourn.Scheduled, "exit_2", "exit status 2"},
 		{"65", `echo no such order >&2; exit 65`, sojourn.Failed, "exit_65", "no such order"},
+		{"65 with a detail", `printf '{"line": 3}' >"$SOJOURN_ERROR_DETAIL"; exit 65`, sojourn.Failed, "exit_65", ""},
+		{"1 with a detail", `printf 'no JSON' >"$SOJOURN_ERROR_DETAIL"; exit 1`, sojourn.Scheduled, "exit_1", ""},
 		{"75", `exit 75`, sojourn.Scheduled, "", ""},
 		{"75 with a time", `echo 10s >"$SOJOURN_RETRY_AFTER"; exit 75`, sojourn.Scheduled, "", ""},
 		{"75 with nonsense", `echo soon >"$SOJOURN_RETRY_AFTER"; exit 75`, sojourn.Scheduled, "exec_output", `retry_after: "soon" is not a duration`},
@@ -95,7 +97,7 @@ func TestExitStatus(t *testing.T) {
 			kind := sojourn.Kind[[]byte]{Name: fmt.Sprint("k", i), Codec: sojourn.Bytes}
 			handle(t, h, kind, script(t, c.script))
 			var options []sojourn.Option
-			if c.state == sojourn.Failed && c.name != "65" {
+			if c.state == sojourn.Failed && !strings.HasPrefix(c.name, "65") {
 				options = append(options, sojourn.WithPolicy(sojourn.Policy{MaxAttempts: 1}))
 			}
 			id := h.Enqueue(kind.New([]byte(`{}`), options...))
@@ -113,6 +115,10 @@ func TestExitStatus(t *testing.T) {
 			case "75 with a time":
 				if wake != 10*time.Second {
 					t.Errorf("runs again after %v", wake)
+				}
+			case "65 with a detail", "1 with a detail":
+				if want := map[string]string{"65 with a detail": `{"line":3}`, "1 with a detail": `"no JSON"`}[c.name]; string(job.ErrorDetail) != want {
+					t.Errorf("the detail is %s, want %s", job.ErrorDetail, want)
 				}
 			case "77 with a wait":
 				if a := job.Waiting; a == nil || a.Mode != sojourn.WaitAll || fmt.Sprint(a.Keys) != "[a b]" || a.Until.Sub(h.Now()) != 6*time.Hour || a.Beat.Sub(h.Now()) != 5*time.Minute {

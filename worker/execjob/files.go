@@ -26,14 +26,16 @@ import (
 var Passed = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ"}
 
 // files are the folder of one run. A program reads job.json on its standard input; args, response
-// and checkpoint have the exact bytes; the program writes result, await and retry_after. It runs in
-// the subfolder work, so that it does not overwrite one of the files by accident.
+// and checkpoint have the exact bytes; the program writes result, await, retry_after and
+// error_detail. It runs in the subfolder work, so that it does not overwrite one of the files by
+// accident.
 type files struct {
 	folder  string
 	vars    []string // of the environment
 	stored  []byte   // the checkpoint at the start
 	job     *sojourn.Job
-	mayHave int64 // bytes of a file that is read
+	mayHave int64       // bytes of a file that is read
+	seen    fs.FileInfo // the file of the checkpoint that was looked at last
 }
 
 func (p *Program) newFiles(ctx context.Context, folder string, job *sojourn.Job) (*files, error) {
@@ -69,11 +71,14 @@ func (p *Program) newFiles(ctx context.Context, folder string, job *sojourn.Job)
 			return nil, err
 		}
 	}
+	if f.seen, err = os.Lstat(f.path("checkpoint")); err != nil {
+		return nil, err
+	}
 	f.vars = []string{
 		"SOJOURN_ID=" + strconv.FormatInt(int64(job.ID), 10), "SOJOURN_KIND=" + job.Kind, "SOJOURN_QUEUE=" + job.Queue, "SOJOURN_KEY=" + job.Key,
 		"SOJOURN_ATTEMPT=" + strconv.Itoa(int(job.Attempt)), "SOJOURN_STAGE=" + strconv.Itoa(int(job.Stage)), "SOJOURN_IDEMPOTENCY_KEY=" + job.IdempotencyKey(), "TMPDIR=" + f.path("work"),
 	}
-	for _, name := range []string{"args", "checkpoint", "result", "await", "retry_after", "next", "advance"} {
+	for _, name := range []string{"args", "checkpoint", "result", "await", "retry_after", "next", "advance", "error_detail"} {
 		f.vars = append(f.vars, "SOJOURN_"+strings.ToUpper(name)+"="+f.path(name))
 	}
 	if job.Response != nil { // a script asks [ -n "$SOJOURN_RESPONSE" ]
@@ -84,6 +89,9 @@ func (p *Program) newFiles(ctx context.Context, folder string, job *sojourn.Job)
 	}
 	if job.Schedule != "" {
 		f.vars = append(f.vars, "SOJOURN_SCHEDULE="+job.Schedule, "SOJOURN_SCHEDULED_FOR="+job.ScheduledFor.UTC().Format(time.RFC3339))
+	}
+	if parent, state := job.TraceContext(); parent != "" {
+		f.vars = append(f.vars, "TRACEPARENT="+parent, "TRACESTATE="+state)
 	}
 	if url != "" {
 		f.vars = append(f.vars, "SOJOURN_RESPOND_URL="+url)
@@ -219,7 +227,7 @@ func (f *files) verdict(state *os.ProcessState, tail string, cause error) error 
 		if err := f.takeResult(); err != nil {
 			f.job.Log().Warn("the result was not stored", "error", err)
 		}
-		return sojourn.Abort(sojourn.WithReason("exit_"+strconv.Itoa(code), errors.New(text)))
+		return sojourn.Abort(f.detailed(sojourn.WithReason("exit_"+strconv.Itoa(code), errors.New(text))))
 	case -1:
 		err = sojourn.WithReason(ReasonSignal, errors.New(text))
 	default:
@@ -228,7 +236,26 @@ func (f *files) verdict(state *os.ProcessState, tail string, cause error) error 
 	if code != 0 && errors.Is(cause, errTimeout) {
 		err = sojourn.WithReason(sojourn.ReasonRunTimeout, errors.New(text))
 	}
+	if code != 0 {
+		err = f.detailed(err)
+	}
 	return err
+}
+
+// detailed adds the file error_detail to an error. A file that cannot be read loses the detail, not
+// the error.
+func (f *files) detailed(err error) error {
+	b, failed := f.read("error_detail")
+	if failed != nil {
+		f.job.Log().Warn("the detail of the error was not stored", "error", failed)
+	}
+	if len(bytes.TrimSpace(b)) == 0 {
+		return err
+	}
+	if !json.Valid(b) {
+		return sojourn.WithDetail(string(b), err)
+	}
+	return sojourn.WithDetail(json.RawMessage(b), err)
 }
 
 func (f *files) takeResult() error {
@@ -377,10 +404,6 @@ func (f *files) read(name string) ([]byte, error) {
 // it. A file that is written in place may be incomplete, so it is stored only at the end. stop
 // returns when no store call is running any more.
 func (f *files) watchCheckpoint(ctx context.Context, job *sojourn.Job) (stop func()) {
-	at, err := os.Lstat(f.path("checkpoint"))
-	if err != nil {
-		return func() {}
-	}
 	ended, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
@@ -394,17 +417,27 @@ func (f *files) watchCheckpoint(ctx context.Context, job *sojourn.Job) (stop fun
 				return
 			case <-tick.C:
 			}
-			now, err := os.Lstat(f.path("checkpoint"))
-			if err != nil || os.SameFile(at, now) {
+			if !f.replaced() {
 				continue
 			}
-			at = now
 			if err := f.saveCheckpoint(ctx, job); err != nil {
 				job.Log().Warn("the checkpoint was not stored", "error", err)
 			}
 		}
 	}()
 	return func() { close(ended); <-done }
+}
+
+// replaced reports whether another file has taken the place of the checkpoint since the last call.
+// The first call compares with the file that was written before the program was started: the
+// program may be faster than the watch.
+func (f *files) replaced() bool {
+	now, err := os.Lstat(f.path("checkpoint"))
+	if err != nil || os.SameFile(f.seen, now) {
+		return false
+	}
+	f.seen = now
+	return true
 }
 
 // saveCheckpoint stores the checkpoint if the program has changed it, also when its context has

@@ -30,7 +30,7 @@ func TestFollow(t *testing.T) {
 		"bad kind": {`echo '[{"kind":"no kind"}]' >"$SOJOURN_NEXT"`, sojourn.Scheduled, "exec_output", 0, 0, ""},
 		"ignored":  {`echo '[{"kind":"ship"}]' >"$SOJOURN_NEXT"; exit 75`, sojourn.Scheduled, "", 0, 0, ""},
 		"abort":    {`echo '{"left":0}' >"$SOJOURN_RESULT"; exit 65`, sojourn.Failed, "exit_65", 0, 0, `{"left":0}` + "\n"},
-		"unknown":  {`echo '[{"kind":"ship","depends_on":[{"jobs":[987654]}]}]' >"$SOJOURN_NEXT"`, sojourn.Scheduled, "not_found", 0, 0, ""},
+		"unknown":  {`echo '[{"kind":"ship","depends_on":[{"jobs":[987654]}]}]' >"$SOJOURN_NEXT"`, sojourn.Scheduled, "unknown_dependency", 0, 0, ""},
 	} {
 		h := handled(t, script(t, one.script))
 		id := h.Enqueue(kind.New([]byte("{}")))
@@ -55,5 +55,25 @@ func TestParents(t *testing.T) {
 	h.RunUntilIdle()
 	if job := h.Job(second); !strings.Contains(string(job.Result), `"key":"first","state":"completed","result":7`) {
 		t.Errorf("the program got the parents %s, and the job is %v: %s", job.Result, job.State, job.Error)
+	}
+}
+
+// A program gets the trace context of its job as OpenTelemetry reads it, and its follow-up jobs
+// inherit it. Any other value cannot break the environment.
+func TestTraceContext(t *testing.T) {
+	const trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	h := handled(t, script(t, `echo "$TRACEPARENT $TRACESTATE" >"$SOJOURN_RESULT"; echo '[{"kind":"ship","key":"s-1"}]' >"$SOJOURN_NEXT"`))
+	id := h.Enqueue(kind.New([]byte("{}"), sojourn.Meta(sojourn.MetaTraceparent, trace), sojourn.Meta(sojourn.MetaTracestate, "a=1")))
+	h.Step()
+	if job := h.Job(id); string(job.Result) != trace+" a=1\n" {
+		t.Errorf("the program got %q, and the job is %v: %s", job.Result, job.State, job.Error)
+	}
+	if next := h.RequireState("s-1", sojourn.Ready); next.Meta[sojourn.MetaTraceparent] != trace {
+		t.Errorf("the next job has the meta %v", next.Meta)
+	}
+	odd := h.Enqueue(kind.New([]byte("{}"), sojourn.Meta(sojourn.MetaTraceparent, trace+"\x00")))
+	h.Step()
+	if job := h.Job(odd); job.State != sojourn.Completed || string(job.Result) != " \n" {
+		t.Errorf("the program got %q, and the job is %v: %s", job.Result, job.State, job.Error)
 	}
 }

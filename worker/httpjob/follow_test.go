@@ -34,7 +34,7 @@ func TestFollow(t *testing.T) {
 		"an id":             {`"follow": true`, `{"next": [{"id":5,"kind":"ship"}]}`, sojourn.Scheduled, httpjob.ReasonFollow, 0, 0},
 		"too many":          {`"follow": true`, `{"next": [` + many + `]}`, sojourn.Scheduled, httpjob.ReasonFollow, 0, 0},
 		"follow and await":  {`"follow": true, "await": true`, `{}`, sojourn.Failed, sojourn.ReasonUndecodable, 0, 0},
-		"an unknown parent": {`"follow": true`, `{"next": [{"kind":"ship","depends_on":[{"jobs":[987654]}]}]}`, sojourn.Scheduled, sojourn.CodeNotFound, 0, 0},
+		"an unknown parent": {`"follow": true`, `{"next": [{"kind":"ship","depends_on":[{"jobs":[987654]}]}]}`, sojourn.Scheduled, sojourn.CodeDependency, 0, 0},
 	} {
 		c := receive(t, trusted, func(w http.ResponseWriter, r *http.Request) {
 			if r.Header.Get("Webhook-Signature") == "" {

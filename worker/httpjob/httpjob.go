@@ -181,7 +181,7 @@ func (c *Caller) Run(ctx context.Context, job *sojourn.Job, args Args) error {
 	if got.Status >= 200 && got.Status < 300 {
 		return sojourn.Await(time.Duration(args.Within))
 	}
-	return verdict(got.Status, header, where, args.RetryOn)
+	return verdict(got, header, where, args.RetryOn)
 }
 
 // errFollow hides what the decoder says, which may quote the body.
@@ -223,8 +223,9 @@ func save(ctx context.Context, job *sojourn.Job, got Result) error {
 }
 
 // verdict returns the outcome for an unsuccessful status.
-func verdict(status int, header http.Header, where string, retryOn []int) error {
-	again := sojourn.WithReason("http_"+strconv.Itoa(status), errors.New(where))
+func verdict(got Result, header http.Header, where string, retryOn []int) error {
+	status := got.Status
+	again := sojourn.WithDetail(got, sojourn.WithReason("http_"+strconv.Itoa(status), errors.New(where)))
 	switch {
 	case status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable:
 		if after, ok := retryAfter(header); ok {
@@ -234,7 +235,7 @@ func verdict(status int, header http.Header, where string, retryOn []int) error 
 	case status >= 500, status == http.StatusRequestTimeout, status == http.StatusTooEarly, slices.Contains(retryOn, status):
 		return again
 	case status >= 300 && status < 400:
-		return sojourn.Abort(sojourn.WithReason("http_"+strconv.Itoa(status), fmt.Errorf("%s; redirects are not followed", where)))
+		return sojourn.Abort(sojourn.WithDetail(got, sojourn.WithReason("http_"+strconv.Itoa(status), fmt.Errorf("%s; redirects are not followed", where))))
 	}
 	return sojourn.Abort(again)
 }
@@ -295,6 +296,12 @@ func (c *Caller) request(ctx context.Context, job *sojourn.Job, args Args) (r *h
 	r.Header.Set("Idempotency-Key", job.IdempotencyKey())
 	if contentType != "" {
 		r.Header.Set("Content-Type", contentType)
+	}
+	if parent, state := job.TraceContext(); parent != "" {
+		r.Header.Set(sojourn.MetaTraceparent, parent)
+		if state != "" {
+			r.Header.Set(sojourn.MetaTracestate, state)
+		}
 	}
 	for name, v := range args.Headers {
 		r.Header.Set(name, v)

@@ -85,6 +85,25 @@ func TestRequest(t *testing.T) {
 	}
 }
 
+// A request carries the trace context of its job, unless the job names a header of its own.
+func TestTraceContext(t *testing.T) {
+	const trace, own = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "00-4bf92f3577b34da6a3ce929d0e0e4736-ffffffffffffffff-01"
+	var got http.Header
+	c := receive(t, httpjob.Options{}, func(_ http.ResponseWriter, r *http.Request) { got = r.Header })
+	for args, want := range map[string]string{`{"url": "URL"}`: trace, `{"url": "URL", "headers": {"Traceparent": "` + own + `"}}`: own} {
+		c.job(args, sojourn.Meta(sojourn.MetaTraceparent, trace), sojourn.Meta(sojourn.MetaTracestate, "a=1"))
+		c.Step()
+		if got.Get("Traceparent") != want || got.Get("Tracestate") != "a=1" {
+			t.Errorf("%s: the request has %v", args, got)
+		}
+	}
+	c.job(`{"url": "URL"}`, sojourn.Meta(sojourn.MetaTraceparent, "a\nb"))
+	c.Step()
+	if got.Get("Traceparent") != "" {
+		t.Errorf("the request has %v", got)
+	}
+}
+
 // TestStatuses: what follows from each status.
 func TestStatuses(t *testing.T) {
 	type row struct {
@@ -125,6 +144,9 @@ func TestStatuses(t *testing.T) {
 		}
 		if r := c.result(id); r.Status != s.status || s.status != 204 && s.status != 304 && r.Text != "hidden words" {
 			t.Errorf("%d is kept as %+v", s.status, r)
+		}
+		if want := job.Reason != "" && s.status != 304; want != strings.Contains(string(job.ErrorDetail), `"text":"hidden words"`) {
+			t.Errorf("%d: the detail of the error is %s", s.status, job.ErrorDetail)
 		}
 		if strings.Contains(job.Error, "hidden") {
 			t.Errorf("the error shows %q", job.Error)

@@ -45,7 +45,7 @@ var status = map[string]int{
 	sojourn.CodeClosed: http.StatusServiceUnavailable, sojourn.CodeIDExpired: http.StatusConflict, sojourn.CodeOversize: http.StatusUnprocessableEntity,
 	sojourn.CodeLowSpace: http.StatusInsufficientStorage, sojourn.CodeQueueFull: http.StatusTooManyRequests, sojourn.CodeQueueLimit: http.StatusUnprocessableEntity, sojourn.CodeUnknown: http.StatusServiceUnavailable,
 	sojourn.CodeUnavailable: http.StatusServiceUnavailable, sojourn.CodeSchema: http.StatusServiceUnavailable, sojourn.CodeDrained: http.StatusConflict,
-	sojourn.CodeInvalidJSON: http.StatusUnprocessableEntity,
+	sojourn.CodeInvalidJSON: http.StatusUnprocessableEntity, sojourn.CodeDependency: http.StatusUnprocessableEntity, sojourn.CodeCycle: http.StatusUnprocessableEntity,
 
 	CodeEmptyBody: http.StatusBadRequest, CodeMalformed: http.StatusBadRequest, CodeTrailing: http.StatusBadRequest,
 	CodeDuplicate: http.StatusBadRequest, CodeUnknownField: http.StatusUnprocessableEntity, CodeInvalidUTF8: http.StatusBadRequest,
@@ -136,6 +136,7 @@ func pointer(e *sojourn.Error) string {
 var sentinels = map[string]error{
 	sojourn.CodeConflict: sojourn.ErrConflict, sojourn.CodeNotFound: sojourn.ErrNotFound,
 	sojourn.CodeLeaseLost: sojourn.ErrLeaseLost, sojourn.CodeClosed: sojourn.ErrClosed,
+	sojourn.CodeDependency: sojourn.ErrNotFound, sojourn.CodeCycle: sojourn.ErrConflict,
 }
 
 // Err is the error again. nil gives nil.

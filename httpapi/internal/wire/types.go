@@ -22,6 +22,9 @@ type Filter struct {
 	Reason        string          `json:"reason,omitempty" query:"reason" doc:"of final jobs"`
 	CreatedAfter  time.Time       `json:"created_after,omitzero" query:"created_after"`
 	CreatedBefore time.Time       `json:"created_before,omitzero" query:"created_before"`
+	EndedAfter    time.Time       `json:"ended_after,omitzero" query:"ended_after" doc:"of final jobs"`
+	EndedBefore   time.Time       `json:"ended_before,omitzero" query:"ended_before" doc:"of final jobs"`
+	Failure       string          `json:"failure,omitempty" query:"failure" doc:"the id of a failure group: its failed jobs, and live jobs whose last step failed with this cause"`
 	After         sojourn.ID      `json:"after,omitempty" query:"after" doc:"the last id of the page before"`
 	Limit         int             `json:"limit,omitempty" query:"limit" doc:"1 to 1,000; default 100"`
 	Newest        bool            `json:"newest,omitempty" query:"newest" doc:"descending"`
@@ -46,14 +49,14 @@ type InboxFilter struct {
 
 // FilterOf is f for the wire.
 func FilterOf(f sojourn.Filter) Filter {
-	return Filter{f.IDs, f.Kind, f.Key, f.Queue, f.States, f.Group, f.Tag, f.Reason, f.CreatedAfter, f.CreatedBefore, sojourn.ID(number(f.After)), f.Limit, f.Newest,
+	return Filter{f.IDs, f.Kind, f.Key, f.Queue, f.States, f.Group, f.Tag, f.Reason, f.CreatedAfter, f.CreatedBefore, f.EndedAfter, f.EndedBefore, f.Failure, sojourn.ID(number(f.After)), f.Limit, f.Newest,
 		f.Next, f.Full, f.Wait, f.ParentsOf, f.ChildrenOf, f.AwaitedBy}
 }
 
 // Domain is f for a store.
 func (f Filter) Domain() sojourn.Filter {
 	return sojourn.Filter{IDs: f.IDs, Kind: f.Kind, Key: f.Key, Queue: f.Queue, States: f.States, Group: f.Group, Tag: f.Tag, Reason: f.Reason, CreatedAfter: f.CreatedAfter,
-		CreatedBefore: f.CreatedBefore, After: cursor(int64(f.After)), Limit: f.Limit, Newest: f.Newest, Next: f.Next, Full: f.Full, Wait: f.Wait, ParentsOf: f.ParentsOf, ChildrenOf: f.ChildrenOf, AwaitedBy: f.AwaitedBy}
+		CreatedBefore: f.CreatedBefore, EndedAfter: f.EndedAfter, EndedBefore: f.EndedBefore, Failure: f.Failure, After: cursor(int64(f.After)), Limit: f.Limit, Newest: f.Newest, Next: f.Next, Full: f.Full, Wait: f.Wait, ParentsOf: f.ParentsOf, ChildrenOf: f.ChildrenOf, AwaitedBy: f.AwaitedBy}
 }
 
 // Domain is f for a store.

@@ -259,6 +259,26 @@ func Command(cmd *exec.Cmd) func() (string, error) {
 	}
 }
 
+// stepwise runs the steps up one by one.
+func stepwise(t T, m migrate.Migrator, newest int) {
+	t.Helper()
+	ctx := context.Background()
+	for v := 1; v <= newest; v++ {
+		steps, err := m.Migrate(ctx, v)
+		if err != nil || len(steps) != 1 || steps[0].Version != v || steps[0].Down {
+			t.Fatalf("%+v %v", steps, err)
+		}
+		needs := steps[0].Needs
+		if v == newest { // the last one of Steps
+			needs = v
+		}
+		if s, err := m.Schema(ctx); err != nil || s.Found != v || s.Needs != needs {
+			t.Errorf("%+v %v, want version %d that needs %d", s, err, v, needs)
+		}
+		whole(t, m, "step by step")
+	}
+}
+
 // History runs the steps one by one and checks both directions of each: the plan, the losses, the
 // versions needed, and drift.
 func History(t T, db Database, run func(q string)) {
@@ -281,22 +301,7 @@ func History(t T, db Database, run func(q string)) {
 			t.Errorf("to %d: %v", to, err)
 		}
 	}
-	at := func(found, needs int) {
-		t.Helper()
-		if s, err = m.Schema(ctx); err != nil || s.Found != found || s.Needs != needs {
-			t.Errorf("%+v %v, want version %d that needs %d", s, err, found, needs)
-		}
-		if s.Found > 0 {
-			whole(t, m, "step by step")
-		}
-	}
-	real := s.Newest - 2
-	for v := 1; v <= s.Newest; v++ {
-		if steps, err := m.Migrate(ctx, v); err != nil || len(steps) != 1 || steps[0].Version != v || steps[0].Down {
-			t.Fatalf("%+v %v", steps, err)
-		}
-		at(v, map[bool]int{true: min(v, real), false: v}[v < s.Newest])
-	}
+	stepwise(t, m, s.Newest)
 	run("insert into sj_queue (name, seq, paused, settings, note) values ('mail', 1, 0, '', 'x')")
 	plan, err := m.Plan(ctx, 0)
 	if err != nil || len(plan) != s.Newest || !plan[0].Down || plan[0].Version != s.Newest {
@@ -329,5 +334,7 @@ func History(t T, db Database, run func(q string)) {
 	if _, err := m.Migrate(ctx, 0); err != nil {
 		t.Fatalf("%v", err)
 	}
-	at(0, 0)
+	if s, err = m.Schema(ctx); err != nil || s.Found != 0 || s.Needs != 0 {
+		t.Errorf("%+v %v, want no version", s, err)
+	}
 }

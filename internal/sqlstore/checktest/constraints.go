@@ -35,12 +35,13 @@ var breaches = map[string][]string{
 	"key_job":      {`update sj_key set job = 0`},
 	"key_past_job": {`insert into sj_key_past (kind, key, job) values ('k', 'k', 0)`},
 
-	"edge_ends":       {edges + `(1, 1, 0, 0, 0)`, edges + `(0, 1, 0, 0, 0)`, edges + `(1, 0, 0, 0, 0)`},
-	"edge_on_failure": {edges + `(1, 2, 5, 0, 0)`, edges + `(1, 2, -1, 0, 0)`},
-	"child_ids":       {children + `(0, 1, 0, 'a', 2)`, children + `(1, 1, 0, 'a', 0)`, children + `(1, 1, 0, 'a', 1)`},
-	"child_name":      {children + `(1, 1, 0, '', 2)`},
-	"child_counters":  {children + `(1, -1, 0, 'a', 2)`, children + `(1, 1, -1, 'a', 2)`},
-	"ending_state":    {`insert into sj_ending (job, state, done) values (1, 6, 0)`, `insert into sj_ending (job, state, done) values (1, 10, 0)`},
+	"edge_ends":         {edges + `(1, 1, 0, 0, 0)`, edges + `(0, 1, 0, 0, 0)`, edges + `(1, 0, 0, 0, 0)`},
+	"edge_on_failure":   {edges + `(1, 2, 5, 0, 0)`, edges + `(1, 2, -1, 0, 0)`},
+	"child_ids":         {children + `(0, 1, 0, 'a', 2)`, children + `(1, 1, 0, 'a', 0)`, children + `(1, 1, 0, 'a', 1)`},
+	"child_name":        {children + `(1, 1, 0, '', 2)`},
+	"child_counters":    {children + `(1, -1, 0, 'a', 2)`, children + `(1, 1, -1, 'a', 2)`},
+	"ending_dependents": {`insert into sj_ending (job, state, done, dependents) values (1, 7, 0, 3)`},
+	"ending_state":      {`insert into sj_ending (job, state, done) values (1, 6, 0)`, `insert into sj_ending (job, state, done) values (1, 10, 0)`},
 
 	"final_state":   {`update sj_final set state = 6`, `update sj_final set state = 10`},
 	"final_budgets": {`update sj_final set failures = attempt + 1`, `update sj_final set failures = -1`, `update sj_final set crashes = -1`},
@@ -49,10 +50,13 @@ var breaches = map[string][]string{
 	"history_state": {`update sj_history set state = 0`, `update sj_history set state = 10`},
 	"log_seq":       {`update sj_log set seq = 0`},
 
+	"error_detail_seq": {`insert into sj_error_detail (job, seq, detail) values (1, 0, blob(2))`},
+
 	"response_outcome": {`update sj_response set outcome = 0 where in_hand = 0`, `update sj_response set outcome = 3 where in_hand = 0`, `update sj_response set outcome = 10 where in_hand = 0`},
 	"response_in_hand": {`update sj_response set outcome = 4 where in_hand = 1`, `update sj_response set job = 0 where in_hand = 1`},
 	"message_seq":      {`update sj_message set seq = -1`},
 
+	"owner_id":              {`insert into sj_owner (id, lock_key, server_us) values ('short', 1, 1)`}, // of PostgreSQL
 	"worker_name":           {`update sj_worker set worker = ''`},
 	"worker_claim_no":       {`update sj_worker set claim_no = -1`},
 	"schedule_name":         {`update sj_schedule set name = ''`},
@@ -65,6 +69,9 @@ var breaches = map[string][]string{
 	"workflow_doing":        {`update sj_workflow set doing = -1`, `update sj_workflow set doing = 4`},
 	"member_state":          {`update sj_member set state = -1`, `update sj_member set state = 6`, `update sj_member set state = 10`},
 	"workflow_end_failures": {`insert into sj_workflow_end (workflow, completed, failed, cancelled, failures) values (1, 0, 0, 0, -1)`},
+	"failure_id":            {`insert into sj_failure (id, attempts, failed, first_us, last_us, sample_job, muted_us, muted_until_us, due_us, other, queue, kind, reason, pattern, sample, muted_by, mute_reason) values (0, 1, 1, 1, 1, 1, 0, 0, 1, 0, 'q', 'k', '', '', blob(1), '', '')`},
+	"operation_id":          {operations + `('', '', blob(32), '{}', 1, 0, 0, 0, 0, 0, '', '', '', 0, 1, 1, 1, 0)`},
+	"operation_state":       {operations + `('o', '', blob(32), '{}', 0, 0, 0, 0, 0, 0, '', '', '', 0, 1, 1, 1, 0)`, operations + `('o', '', blob(32), '{}', 5, 0, 0, 0, 0, 0, '', '', '', 0, 1, 1, 1, 0)`},
 	"access_id":             {access + `('', 't', blob(32), '[]', 1, 1, 0, 0)`},
 	"access_hash":           {access + `('t', 't', blob(31), '[]', 1, 1, 0, 0)`},
 	"access_expires":        {access + `('t', 't', blob(32), '[]', 1, 0, 0, 0)`},
@@ -73,6 +80,8 @@ var breaches = map[string][]string{
 }
 
 const children = `insert into sj_child (parent, generation, stage, name, child) values `
+
+const operations = `insert into sj_operation (id, owner, digest, spec, state, total, changed, unchanged, refused, cursor, canaries, problem, runner, lease_us, due_us, created_us, updated_us, ended_us) values `
 
 const edges = `insert into sj_edge (child, parent, on_failure, on_stage, open) values `
 

@@ -77,7 +77,7 @@ func (c *batch) prefetchBulkStart(r driver.ClaimRequest) ([]sqldb.Statement, boo
 		l := b.before[at]
 		l.ID, l.Kind, l.Key, l.Priority, l.RunAt, l.R1, l.R2 = sojourn.ID(row.Int(2)), row.Text(3), row.Text(4), int32(row.Int(5)), row.Int(6), row.Int(7), row.Int(8)
 		columns := txn.ScanJobColumns(row, 10)
-		l.Group = columns.Group
+		l.Group, l.BornAt = columns.Group, columns.Created
 		b.rows[l.ID], c.prefetched.columns[l.ID] = &l, columns
 		c.prefetched.lines[l.Kind] = append(c.prefetched.lines[l.Kind], jobrow.Candidate{ID: int64(l.ID), R1: l.R1, R2: l.R2, Weight: int64(l.Weight)})
 		return nil
@@ -181,6 +181,7 @@ func (c *batch) noteBulkStarted(l *jobrow.Row) (bool, error) {
 	c.Cache.Changed = append(c.Cache.Changed, l)
 	c.Events.Dead++
 	c.NoteChange(l)
+	c.Counts.Started(l)
 	return true, nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/gate"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/presence"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/wake"
 )
@@ -25,11 +26,11 @@ type Claimer struct {
 	finisher      *finish.Finisher                               // gives back the jobs of a caller that is gone
 	Op            *txn.Op[driver.ClaimRequest, wake.ClaimAnswer] // the requests of Claim; the store runs them last
 	shapes        shapeCache
-	subscriptions jobrow.BoundedMap[string, txn.StoredSubscription] // worker → the queues and kinds that it claims, as stored
-	metGates      jobrow.BoundedMap[string, bool]                   // worker → whether its last claim met gates
-	filled        jobrow.BoundedMap[string, bool]                   // worker → whether its last claim was full
-	names         queueNames                                        // of all queues, for patterns
-	concurrent    atomic.Int32                                      // claims that run concurrently, see runsConcurrently
+	subscriptions jobrow.BoundedMap[string, presence.StoredSubscription] // worker → the queues and kinds that it claims, as stored
+	metGates      jobrow.BoundedMap[string, bool]                        // worker → whether its last claim met gates
+	filled        jobrow.BoundedMap[string, bool]                        // worker → whether its last claim was full
+	names         queueNames                                             // of all queues, for patterns
+	concurrent    atomic.Int32                                           // claims that run concurrently, see runsConcurrently
 }
 
 // NewClaimer makes the claimer of one store.

@@ -105,9 +105,9 @@ func (j *jobShape) fits(rows map[sojourn.ID]*jobrow.Row) bool {
 // its policy matters to the rules.
 func isPlain(l *jobrow.Row) bool {
 	blank := jobrow.Row{Queue: l.Queue, Kind: l.Kind, Key: l.Key, Group: l.Group, Priority: l.Priority, Generation: 1, RunAt: l.RunAt, UpdatedAt: l.UpdatedAt,
-		PolicyJSON: l.PolicyJSON, R1: l.R1, R2: l.R2, WakeAt: jobrow.Never}
+		PolicyJSON: l.PolicyJSON, R1: l.R1, R2: l.R2, WakeAt: jobrow.Never, BornAt: l.BornAt}
 	blank.ID, blank.State, blank.Weight, blank.Policy = l.ID, sojourn.Ready, l.Weight, l.Policy
-	return len(l.Policy.Windows) == 0 && reflect.DeepEqual(blank, *l)
+	return len(l.Policy.Windows) == 0 && l.BornAt > 0 && reflect.DeepEqual(blank, *l)
 }
 
 // forget begins a pause, and doubles the next one.

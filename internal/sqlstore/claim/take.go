@@ -62,8 +62,10 @@ func (c *batch) take(r driver.ClaimRequest, last int64, picked []jobrow.Candidat
 			l = new(jobrow.Row)
 			*l = *was
 		}
+		back := was.BeganAt // before lease, because a bulk-started row is changed in place
 		l.Row = tr.To
 		lease(c.Tx, was, l, r)
+		lifecycle.MeasureStart(c.Tx, l, back)
 		started, err := c.noteBulkStarted(l)
 		if err == nil && !started {
 			err = c.SaveStart(was, l)

@@ -4,7 +4,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
-	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/presence"
 )
 
 // reregisterAfter is the interval at which an idle worker is recorded again, so that it is not
@@ -29,10 +29,10 @@ func (c *batch) registerWorker(r driver.ClaimRequest) error {
 // request, and whether they are stored already.
 func (c *batch) subscriptionOf(r driver.ClaimRequest) (text string, known bool, err error) {
 	before, ok := c.claimer.subscriptions.Get(r.Worker)
-	if ok && txn.Subset(r.Queues, before.Queues) && txn.Subset(r.Kinds, before.Kinds) && c.Now-before.At < reregisterAfter.Microseconds() {
+	if ok && presence.Subset(r.Queues, before.Queues) && presence.Subset(r.Kinds, before.Kinds) && c.Now-before.At < reregisterAfter.Microseconds() {
 		return before.Text, true, nil
 	}
-	now := txn.StoredSubscription{Subscription: txn.Subscription{Name: r.Name, Queues: txn.Union(before.Queues, r.Queues), Kinds: txn.Union(before.Kinds, r.Kinds)}, At: c.Now}
+	now := presence.StoredSubscription{Subscription: presence.Subscription{Name: r.Name, Queues: presence.Union(before.Queues, r.Queues), Kinds: presence.Union(before.Kinds, r.Kinds)}, At: c.Now}
 	if now.Text, err = jobrow.JSONText(now.Subscription); err != nil {
 		return "", false, err
 	}

@@ -15,10 +15,14 @@ import (
 const (
 	qLockCycles = `insert into sj_meta (name, value) values ('edges', '') on conflict (name) do update set value = excluded.value`
 	qAbove      = `select child, parent from sj_edge where child in (ints($1)) and open = 1 order by child, parent`
-	qOf         = `select parent, child, on_failure, open from sj_edge where child = $1 order by parent`
+	qOf         = `select parent, child, open from sj_edge where child = $1 order by parent`
+	qOwn        = `select distinct child from sj_child where parent = $1`
 	qRemove     = `delete from sj_edge /*using each*/ where child = each($1 bigint) and parent = each($2 bigint) /*hit child*/`
-	qForget     = `delete from sj_edge where child in (ints($1))`
-	qForgetOwn  = `delete from sj_child where parent in (ints($1))`
+	// qClose ends the wait for an awaited child. If a dependency has taken the place of its edge,
+	// the edge becomes that of a child again.
+	qClose     = `update sj_edge set open = 0, on_failure = 4, on_stage = 0 /*from each*/ where child = each($1 bigint) and parent = each($2 bigint) /*hit child*/`
+	qForget    = `delete from sj_edge where child in (ints($1))`
+	qForgetOwn = `delete from sj_child where parent in (ints($1))`
 )
 
 // maxWalk bounds the jobs that a check for cycles looks at.
@@ -69,7 +73,8 @@ func Only(child sojourn.ID, parents []sojourn.ID) func(sojourn.ID) []sojourn.ID 
 
 // CycleError refuses dependencies that close a cycle.
 func CycleError(path string) error {
-	return sojourn.Conflict("the dependencies form a cycle, and none of its jobs could ever start: %s", path)
+	return &sojourn.Error{Code: sojourn.CodeCycle, Field: "depends_on", Index: -1, Err: sojourn.ErrConflict,
+		Message: "the dependencies form a cycle, and none of its jobs could ever start: " + path}
 }
 
 // CheckCycle refuses new edges of a stored job, child, if a job that it would depend on depends on
@@ -124,18 +129,15 @@ type Change struct {
 	opens    int32 // edges that are open and were not
 	resolved int   // open edges that go away
 	removed  []sojourn.ID
-	closed   []sojourn.ID // awaited children: their edges stay, resolved
+	closed   []sojourn.ID // children that the job has stored: their edges stay, resolved
 }
 
 // Plan decides a change of the edges of a blocked job, whose row is locked. It writes nothing, and
 // an error with a code refuses the change.
 func Plan(t *txn.Tx, l *jobrow.Row, add []sojourn.Dependency, remove *[]sojourn.ID, c *access.Caller) (*Change, error) {
 	ch := &Change{}
-	open, children := map[sojourn.ID]bool{}, map[sojourn.ID]bool{}
-	if err := t.Read(qOf, func(r sqldb.Row) error {
-		open[sojourn.ID(r.Int(0))], children[sojourn.ID(r.Int(0))] = r.Int(3) != 0, r.Int(2) == awaited
-		return nil
-	}, int64(l.ID)); err != nil {
+	open := map[sojourn.ID]bool{}
+	if err := t.Read(qOf, func(r sqldb.Row) error { open[sojourn.ID(r.Int(0))] = r.Int(2) != 0; return nil }, int64(l.ID)); err != nil {
 		return nil, err
 	}
 	wants := Wants(add, Itself)
@@ -168,28 +170,39 @@ func Plan(t *txn.Tx, l *jobrow.Row, add []sojourn.Dependency, remove *[]sojourn.
 			open[w.Parent] = isOpen
 		}
 	}
-	if remove != nil {
-		for id, isOpen := range open {
-			if len(*remove) > 0 && !slices.Contains(*remove, id) {
-				continue
-			}
-			if !children[id] {
-				ch.removed = append(ch.removed, id)
-			} else if isOpen {
-				ch.closed = append(ch.closed, id)
-			}
-			if isOpen {
-				ch.resolved++
-			}
-		}
-		slices.Sort(ch.removed)
-		for _, id := range *remove {
-			if _, ok := open[id]; !ok {
-				return nil, sojourn.NotFound("job %d does not depend on job %d", l.ID, id)
-			}
+	if remove == nil {
+		return ch, nil
+	}
+	return ch, ch.remove(t, l.ID, *remove, open)
+}
+
+// remove decides which of a job's edges go away; none are named for all of them.
+func (ch *Change) remove(t *txn.Tx, job sojourn.ID, named []sojourn.ID, open map[sojourn.ID]bool) error {
+	for _, id := range named {
+		if _, ok := open[id]; !ok {
+			return sojourn.NotFound("job %d does not depend on job %d", job, id)
 		}
 	}
-	return ch, nil
+	children := map[sojourn.ID]bool{}
+	if err := t.Read(qOwn, func(r sqldb.Row) error { children[sojourn.ID(r.Int(0))] = true; return nil }, int64(job)); err != nil {
+		return err
+	}
+	for id, isOpen := range open {
+		if len(named) > 0 && !slices.Contains(named, id) {
+			continue
+		}
+		if children[id] {
+			ch.closed = append(ch.closed, id)
+		} else {
+			ch.removed = append(ch.removed, id)
+		}
+		if isOpen {
+			ch.resolved++
+		}
+	}
+	slices.Sort(ch.removed)
+	slices.Sort(ch.closed)
+	return nil
 }
 
 // Apply writes the change. l is the child's row as it was saved last; the result is its row after
@@ -207,7 +220,7 @@ func (ch *Change) Apply(t *txn.Tx, l *jobrow.Row, by string) (*jobrow.Row, error
 	for _, id := range ch.closed {
 		c.Row(int64(l.ID)).Ints(int64(id))
 	}
-	t.AddColumns(qResolve, len(ch.closed), "an edge was resolved meanwhile", c)
+	t.AddColumns(qClose, len(ch.closed), "an edge was removed meanwhile", c)
 	if ch.opens > 0 {
 		more := *l
 		more.WaitsFor += ch.opens
@@ -228,6 +241,9 @@ func (ch *Change) Apply(t *txn.Tx, l *jobrow.Row, by string) (*jobrow.Row, error
 // Forget deletes the edges of jobs that are deleted, or that get others. Each awaited child has an
 // edge, so without edges there are no names of children.
 func Forget(t *txn.Tx, jobs sqldb.Ints) error {
+	if len(jobs) == 0 {
+		return nil
+	}
 	n, err := t.Write(qForget, jobs)
 	if err == nil && n > 0 {
 		_, err = t.Write(qForgetOwn, jobs)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
@@ -18,16 +19,17 @@ import (
 const MaxChildren = 1000
 
 const (
-	qStagesOf = `select parent, child, on_failure from sj_edge where parent in (ints($1)) and on_stage = 1 and open = 1 order by child, parent limit $2`
-	qOpenOf   = `select parent, child, on_failure from sj_edge where parent in (ints($1)) and open = 1 order by child, parent limit $2`
-	qSlice    = `select parent, child, on_failure from sj_edge where parent = $1 and open = 1 and child > $2 order by child limit $3`
-	qStages   = `select parent, child, on_failure from sj_edge where parent = $1 and on_stage = 1 and open = 1 and child > $2 order by child limit $3`
-	qStands   = `select parent, child, on_failure from sj_edge where parent in (ints($1)) and open = 1 and child in (ints($2)) order by child, parent`
+	qStagesOf = `select parent, child, on_failure, on_stage from sj_edge where parent in (ints($1)) and on_stage = 1 and open = 1 order by child, parent limit $2`
+	qOpenOf   = `select parent, child, on_failure, on_stage from sj_edge where parent in (ints($1)) and open = 1 order by child, parent limit $2`
+	qSlice    = `select parent, child, on_failure, on_stage from sj_edge where parent = $1 and open = 1 and child > $2 order by child limit $3`
+	qStages   = `select parent, child, on_failure, on_stage from sj_edge where parent = $1 and on_stage = 1 and open = 1 and child > $2 order by child limit $3`
+	qStands   = `select parent, child, on_failure, on_stage from sj_edge where parent in (ints($1)) and open = 1 and child in (ints($2)) order by child, parent`
 	// qResolve closes edges. They were read under the child's lock, so each must still be open.
-	qResolve    = `update sj_edge set open = 0 /*from each*/ where child = each($1 bigint) and parent = each($2 bigint) and open = 1 /*hit child*/`
-	qLeave      = `update sj_edge set open = 0 where open = 1 and child in (ints($1))`
-	qPost       = `insert into sj_ending (job, state, done) values ($1, $2, 0) on conflict (job, state) do update set done = 0`
-	qTakePosted = `select e.job, e.state, e.done from sj_ending e order by e.job, e.state limit 1 /*lock e*/`
+	qResolve = `update sj_edge set open = 0 /*from each*/ where child = each($1 bigint) and parent = each($2 bigint) and open = 1 /*hit child*/`
+	qLeave   = `update sj_edge set open = 0 where open = 1 and child in (ints($1))`
+	qPost    = `insert into sj_ending (job, state, done, dependents, owner) values ($1, $2, 0, $3, $4)
+		on conflict (job, state) do update set done = 0, dependents = excluded.dependents, owner = excluded.owner`
+	qTakePosted = `select e.job, e.state, e.done, e.dependents, e.owner from sj_ending e order by e.job, e.state limit 1 /*lock e*/`
 	qAdvance    = `update sj_ending set done = $1 where job = $2 and state = $3`
 	qDone       = `delete from sj_ending where job = $1 and state = $2`
 	qStagePosts = `select job from sj_ending where job in (ints($1)) and state = 0`
@@ -43,6 +45,9 @@ type states map[sojourn.ID]sojourn.State
 // stageOver is the state in the outbox of a job that has advanced. For the rules it is the removal
 // of the dependencies that wait for the stage only.
 const stageOver sojourn.State = 0
+
+// dependents are the values of sojourn.Edit.Dependents by their number in the outbox.
+var dependents = []string{"", sojourn.DependentsCancel, sojourn.DependentsRelease}
 
 // ids lists the jobs, ascending.
 func (s states) ids() sqldb.Ints {
@@ -146,7 +151,7 @@ func takeEnded(t *txn.Tx) (ended, stages states) {
 // read reads open edges.
 func read(t *txn.Tx, q string, args ...any) (edges []Edge, err error) {
 	err = t.Read(q, func(r sqldb.Row) error {
-		edges = append(edges, Edge{Parent: sojourn.ID(r.Int(0)), Child: sojourn.ID(r.Int(1)), OnFailure: onFailure[r.Int(2)], Open: true})
+		edges = append(edges, Edge{Parent: sojourn.ID(r.Int(0)), Child: sojourn.ID(r.Int(1)), OnFailure: onFailure[r.Int(2)], OnStage: r.Int(3) != 0, Open: true})
 		return nil
 	}, args...)
 	return edges, err
@@ -167,8 +172,8 @@ func decide(t *txn.Tx, edges []Edge, states states) error {
 	if err != nil {
 		return err
 	}
-	if t.Concurrent() { // another transaction may have resolved or removed some before the locks
-		if edges, err = read(t, qStands, parents, children); err != nil {
+	if t.Concurrent() { // another transaction may have resolved, changed or removed some before the locks
+		if edges, err = stillOpen(t, edges, parents, children, states); err != nil {
 			return err
 		}
 	}
@@ -178,9 +183,19 @@ func decide(t *txn.Tx, edges []Edge, states states) error {
 		if was == nil || was.State != sojourn.Blocked {
 			continue // an edge before it has ended the child
 		}
+		through, carried := t.Events.Cascades[e.Parent]
+		if carried && e.OnFailure == sojourn.WaitOnFailure && through.Caller.Allows(access.VerbOperate, was.Queue, was.Kind) {
+			e.OnFailure = sojourn.CancelOnFailure
+			if through.Dependents == sojourn.DependentsRelease {
+				e.OnFailure = sojourn.IgnoreFailure
+			}
+		}
 		l, err := resolve(t, was, rules.Event{Type: rules.EventParent, Parent: states[e.Parent], OnFailure: e.OnFailure}, "job "+e.Parent.String())
 		if err != nil {
 			return err
+		}
+		if carried && l.State.Final() {
+			t.Events.Cascades[e.Child] = through
 		}
 		rows[e.Child] = l
 		if l != was && l.State.Live() { // the end of a child closes all its edges
@@ -189,6 +204,19 @@ func decide(t *txn.Tx, edges []Edge, states states) error {
 	}
 	t.AddColumns(qResolve, len(resolved.IDs), "an edge was resolved meanwhile", resolved)
 	return nil
+}
+
+// stillOpen reads edges again, under the locks of their children. It returns those of them that are
+// still open and that still wait for what has ended: of a stage only those with OnStage.
+func stillOpen(t *txn.Tx, edges []Edge, parents, children sqldb.Ints, states states) ([]Edge, error) {
+	found := make(map[[2]sojourn.ID]bool, len(edges))
+	for _, e := range edges {
+		found[[2]sojourn.ID{e.Parent, e.Child}] = true
+	}
+	now, err := read(t, qStands, parents, children) // all edges between these jobs, also others
+	return slices.DeleteFunc(now, func(e Edge) bool {
+		return !found[[2]sojourn.ID{e.Parent, e.Child}] || states[e.Parent] == stageOver && !e.OnStage
+	}), err
 }
 
 // resolve applies the end of a parent to a child. It returns the same row if the edge still stands.
@@ -216,7 +244,8 @@ func post(t *txn.Tx, states states) error {
 		return nil
 	}
 	for _, id := range states.ids() {
-		if _, err := t.Write(qPost, id, int64(states[sojourn.ID(id)])); err != nil {
+		c := t.Events.Cascades[sojourn.ID(id)]
+		if _, err := t.Write(qPost, id, int64(states[sojourn.ID(id)]), int64(slices.Index(dependents, c.Dependents)), c.Caller.Owner()); err != nil {
 			return err
 		}
 	}
@@ -252,8 +281,10 @@ func init() { drainOp = txn.EachOp("endings", groupcommit.Finish, drain) } // dr
 func drain(t *txn.Tx, _ struct{}) (more bool, err error) {
 	var job, done int64
 	var state sojourn.State
+	var through txn.Cascade
+	var owner string
 	if err := t.Read(qTakePosted, func(r sqldb.Row) error {
-		job, state, done = r.Int(0), sojourn.State(r.Int(1)), r.Int(2)
+		job, state, done, through.Dependents, owner = r.Int(0), sojourn.State(r.Int(1)), r.Int(2), dependents[r.Int(3)], r.Text(4)
 		return nil
 	}); err != nil {
 		return false, err
@@ -261,6 +292,12 @@ func drain(t *txn.Tx, _ struct{}) (more bool, err error) {
 	if job == 0 { // or another transaction has deleted the entry while this one waited for it, and posted others
 		n, err := t.ReadInt(AnyPosted)
 		return n > 0, err
+	}
+	if through.Dependents != "" {
+		if through.Caller, _, err = txn.OwnerOf(t, owner); err != nil {
+			return false, err
+		}
+		t.Events.Cascades[sojourn.ID(job)] = through
 	}
 	slice := qSlice
 	if state == stageOver {

@@ -45,6 +45,9 @@ func (e Ending) Clear(t *txn.Tx) (open bool, err error) {
 		n := int64(slices.Index(onFailure, action))
 		children, actions, parents = append(children, child), append(actions, n), append(parents, int64(e.Job))
 	}
+	if e.Dependents != "" {
+		t.Events.Cascades[e.Job] = txn.Cascade{Dependents: e.Dependents, Caller: e.Caller}
+	}
 	var hindered []string
 	if t.Concurrent() { // dependents are locked before the edges that name them
 		var ids sqldb.Ints

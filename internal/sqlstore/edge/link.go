@@ -128,7 +128,13 @@ type Links struct {
 	endings map[sojourn.ID]sojourn.State // final parents whose end decides the child
 }
 
-// Add adds the edge of a child. ErrNotFound if the parent does not exist and the dependency does
+// unknown refuses a dependency on a job that does not exist for the caller.
+func unknown(id sojourn.ID) error {
+	return &sojourn.Error{Code: sojourn.CodeDependency, Field: "depends_on", Index: -1, Err: sojourn.ErrNotFound,
+		Message: "no job has the id " + id.String() + ", so no job can depend on it; set missing_ok if that counts as completed"}
+}
+
+// Add adds the edge of a child. CodeDependency if the parent does not exist and the dependency does
 // not accept that. open reports whether it keeps the child blocked.
 func (s *Links) Add(p *Parents, child sojourn.ID, w Want) (open bool, err error) {
 	e := Edge{child, w.Parent, w.OnFailure, w.OnStage, w.Awaited, true}
@@ -142,7 +148,7 @@ func (s *Links) Add(p *Parents, child sojourn.ID, w Want) (open bool, err error)
 	case !final && w.MissingOK:
 		return false, nil
 	case !final:
-		return false, sojourn.NotFound("no job has the id %d, so no job can depend on it; set missing_ok if that counts as completed", w.Parent)
+		return false, unknown(w.Parent)
 	case state == sojourn.Completed || w.OnFailure == sojourn.IgnoreFailure:
 		e.Open = false
 	case w.OnFailure == sojourn.CancelOnFailure || w.OnFailure == sojourn.FailOnFailure:

@@ -26,6 +26,7 @@ type Batch struct {
 	Rows    map[string]*txn.QueueRow // every queue that a job names
 	block   txn.Block                // the block of ids that was last looked up
 	drawn   txn.Block                // ids that the store has given to jobs without one
+	depths  map[string]int64         // queue with a max_depth → its ready jobs, with those of this batch
 	counted map[string]int64         // token → queues that it has created, with those of the planned calls
 
 	plans     []*callPlan // to be written; a refused call has none

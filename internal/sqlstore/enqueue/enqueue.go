@@ -13,11 +13,10 @@ import (
 
 // Enqueuer stores jobs and leases their ids. Safe for concurrent use.
 type Enqueuer struct {
-	core    *txn.Core
-	Op      *txn.Op[Request, Answer] // the requests of Enqueue; the store also begins them with cached reads
-	idsOp   *txn.Op[idsRequest, sojourn.ID]
-	backlog backlog
-	spare   spareIDs // for transactions of the application
+	core  *txn.Core
+	Op    *txn.Op[Request, Answer] // the requests of Enqueue; the store also begins them with cached reads
+	idsOp *txn.Op[idsRequest, sojourn.ID]
+	spare spareIDs // for transactions of the application
 }
 
 // NewEnqueuer makes the enqueuer of one store.

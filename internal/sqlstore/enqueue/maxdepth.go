@@ -1,36 +1,10 @@
 package enqueue
 
 import (
-	"sync"
-
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/counters"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobcount"
 )
-
-// backlog caches, for each queue with a max_depth, the last count of its ready jobs, with the jobs
-// that this process has added since. A count reads an index entry for each job up to the limit, so
-// it is repeated only after recountAfter, or if the queue is full; then at most once in
-// recountFull. Jobs added by other processes are seen with the next count.
-type backlog struct {
-	mu    sync.Mutex // guards known
-	known map[string]depthCount
-}
-
-// Times between two counts, in microseconds.
-const (
-	recountFull  = 100_000   // of a queue that is full
-	recountAfter = 1_000_000 // of any other
-)
-
-// depthCount is a number of ready jobs, and when they were counted.
-type depthCount struct{ at, ready int64 }
-
-// ForgetDepths makes the next enqueues count again: a transaction that was rolled back may have
-// counted jobs that are not stored.
-func (s *Enqueuer) ForgetDepths() {
-	s.backlog.mu.Lock()
-	defer s.backlog.mu.Unlock()
-	clear(s.backlog.known)
-}
 
 // checkDepth refuses jobs that can never start, and jobs for a full queue. The next jobs of a
 // completion and awaited children pass: a report that cannot be stored would run its job again for
@@ -54,30 +28,28 @@ func (b *Batch) checkDepth(j *sojourn.Job) error {
 	return err
 }
 
-const qDepth = `select count(*) from (select 1 from sj_live where queue = $1 and state = 3 limit $2) a`
-
-// depthExceeded counts one more job of a queue, or reports that it is full.
+// depthExceeded counts one more job of a queue, or reports that it is full. A batch reads the
+// number of ready jobs once. It does not see transactions of other connections that run at the same
+// time, so each of them may exceed the limit by its own jobs.
 func (b *Batch) depthExceeded(queue string, limit int64) (bool, error) {
-	cache := &b.Enqueuer.backlog
-	cache.mu.Lock()
-	defer cache.mu.Unlock()
-	c, ok := cache.known[queue]
-	age := b.Now - c.at
-	if !ok || age >= recountAfter || age < 0 || c.ready >= limit && age >= recountFull {
-		n, err := b.ReadInt(qDepth, queue, limit)
-		if err != nil {
+	ready, ok := b.depths[queue]
+	if !ok {
+		if err := b.Flush(); err != nil { // inserts are counted when they are sent
 			return false, err
 		}
-		c = depthCount{at: b.Now, ready: n + int64(b.planned(queue))}
+		if err := counters.Read(b.Tx, func(_ jobcount.Key, n *jobcount.Numbers) { ready += n.Of(sojourn.Ready) }, queue); err != nil {
+			return false, err
+		}
+		ready += b.Counts.ReadyIn(queue) + int64(b.planned(queue))
 	}
-	full := c.ready >= limit
+	full := ready >= limit
 	if !full {
-		c.ready++
+		ready++
 	}
-	if cache.known == nil {
-		cache.known = map[string]depthCount{}
+	if b.depths == nil {
+		b.depths = map[string]int64{}
 	}
-	cache.known[queue] = c
+	b.depths[queue] = ready
 	return full, nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/edge"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/lifecycle"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/tag"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 	"github.com/sojourn-queue/sojourn/rules"
 )
@@ -129,6 +130,7 @@ func (b *Batch) insertJobs(fresh []*sojourn.Job, contents [][]byte, linked map[s
 	s := jobrow.NewColumns(n, 2, 8, 2)
 	b.Writes.Inserts = slices.Grow(b.Writes.Inserts, n)
 	var policies jobrow.PolicyText
+	var tags tag.Rows
 	for i, j := range fresh {
 		text, err := describe(j, &policies)
 		if err != nil {
@@ -142,6 +144,7 @@ func (b *Batch) insertJobs(fresh []*sojourn.Job, contents [][]byte, linked map[s
 		}
 		runAt := j.RunAt.UnixMicro()
 		s.Row(int64(j.ID)).Ints(runAt, b.Now).Strings(j.Kind, j.Key, j.Group, j.ContentType, text.tags, text.meta, text.policy, origin).Bytes(contents[i], j.Args)
+		tags.Add(b.Tx, j.ID, j.Tags)
 		l := b.newRow(j)
 		if linked != nil {
 			linked[j.ID].on(l)
@@ -157,6 +160,7 @@ func (b *Batch) insertJobs(fresh []*sojourn.Job, contents [][]byte, linked map[s
 		add, wanted = qInsertJob, 0
 	}
 	b.AddColumns(add, wanted, "an id was used meanwhile", s)
+	tags.Write(b.Tx)
 	return nil
 }
 
@@ -196,6 +200,9 @@ func (b *Batch) replace(p *callPlan) error {
 			return err
 		}
 		if _, err := b.Write(qReplaceJob, j.Group, j.ContentType, text.tags, text.meta, text.policy, j.RunAt.UnixMicro(), j.Args, int64(id)); err != nil {
+			return err
+		}
+		if err := tag.Set(b.Tx, id, j.Tags); err != nil {
 			return err
 		}
 		l := *was

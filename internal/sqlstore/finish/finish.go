@@ -117,7 +117,8 @@ func withoutID(jobs []sojourn.Job) (n int) {
 // FinishTx ends a step in a transaction of the application; see driver.TxStore.
 func (s *Finisher) FinishTx(ctx context.Context, in any, o sojourn.Outcome) error {
 	req := newRequest([]sojourn.Outcome{o}, access.CallerOf(ctx))
-	return s.core.Join(ctx, in, func(t *txn.Tx) error {
+	var folds func()
+	err := s.core.Join(ctx, in, func(t *txn.Tx) error {
 		if withoutID(o.Next) > 0 {
 			next := slices.Clone(o.Next)
 			ids, err := s.enqueuer.DrawInTx(ctx, t, next)
@@ -140,7 +141,7 @@ func (s *Finisher) FinishTx(ctx context.Context, in any, o sojourn.Outcome) erro
 		if err := edge.FlushJoined(t); err != nil {
 			return err
 		}
-		s.members.Flush(t)
+		folds = s.members.FlushJoined(t)
 		switch f.Status {
 		case driver.FinishApplied:
 			return nil
@@ -152,6 +153,10 @@ func (s *Finisher) FinishTx(ctx context.Context, in any, o sojourn.Outcome) erro
 		return &sojourn.Error{Code: sojourn.CodeLeaseLost, Index: -1, Err: sojourn.ErrLeaseLost,
 			Message: "the lease of job " + strconv.FormatInt(int64(o.Lease.ID), 10) + " does not stand (" + f.Reason + "): roll back"}
 	})
+	if err == nil {
+		folds()
+	}
+	return err
 }
 
 // request is one call of Finish.
@@ -166,8 +171,15 @@ type request struct {
 // transaction.
 func newRequest(outcomes []sojourn.Outcome, c *access.Caller) request {
 	req := request{outcomes: outcomes, caller: c}
+	copied := false
 	for i := range outcomes {
 		o := &outcomes[i]
+		if len(o.Detail) > 0 {
+			if !copied {
+				req.outcomes, copied = slices.Clone(outcomes), true
+			}
+			req.outcomes[i].Detail = sojourn.CutDetail(o.Detail)
+		}
 		n := jobrow.CheckJSON("result", o.ResultType, o.Result)
 		if n.Err == nil && !n.Undeclared() {
 			n = jobrow.CheckJSON("checkpoint", "", o.Verdict.Checkpoint)
@@ -313,7 +325,7 @@ func eventOf(t *txn.Tx, was *jobrow.Row, o *sojourn.Outcome) (e rules.Event, err
 
 // changeOf returns what an outcome stores beside the transition.
 func changeOf(o *sojourn.Outcome) lifecycle.Change {
-	c := lifecycle.Change{Result: o.Result, ResultType: o.ResultType, Verdict: o.Verdict}
+	c := lifecycle.Change{Result: o.Result, ResultType: o.ResultType, Verdict: o.Verdict, Reported: true, Detail: o.Detail}
 	if o.Type == sojourn.OutcomeAdvance {
 		c.Queue, c.Verdict.RunAt, c.Verdict.Priority = o.Queue, o.RunAt, o.Priority
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/lifecycle"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
+	"github.com/sojourn-queue/sojourn/rules"
 )
 
 // readRows reads the rows of all leases, the content types that outcomes need, and the keys of the
@@ -26,14 +27,19 @@ func readRows(t *txn.Tx, requests []request) error {
 		return err
 	}
 	var begin []*jobrow.Row // rows whose steps begin to wait
+	var kept sqldb.Ints     // jobs with attached responses, which may move them on now
 	for _, r := range requests {
 		for i := range r.outcomes {
-			if l := t.Loaded.Leased[r.outcomes[i].Lease.ID]; l != nil && r.outcomes[i].Type == sojourn.OutcomeAwait {
+			l := t.Loaded.Leased[r.outcomes[i].Lease.ID]
+			if l != nil && r.outcomes[i].Type == sojourn.OutcomeAwait {
 				begin = append(begin, l)
+			}
+			if l != nil && l.Kept > 0 && r.outcomes[i].Type != sojourn.OutcomeCompleted {
+				kept = append(kept, int64(l.ID))
 			}
 		}
 	}
-	return readWaits(t, begin)
+	return readWaits(t, begin, kept)
 }
 
 // readTypes reads the content types that outcomes need, in one query.
@@ -49,10 +55,11 @@ func readTypes(t *txn.Tx, requests []request) error {
 	return t.ReadTypesOf(ids)
 }
 
-// readWaits reads the keys of rows whose steps begin to wait, and which of the keys have no early
-// response, in one query each.
-func readWaits(t *txn.Tx, begin []*jobrow.Row) error {
-	t.Loaded.Waits = txn.WaitReads{Keys: map[sojourn.ID][]string{}, NothingEarly: map[txn.KindKey]bool{}}
+// readWaits reads the keys of rows whose steps begin to wait, which of the keys have no early
+// response, and attached responses, in one query each. Reads for single steps would flush the write
+// set after each.
+func readWaits(t *txn.Tx, begin []*jobrow.Row, kept sqldb.Ints) error {
+	t.Loaded.Waits = txn.WaitReads{Keys: map[sojourn.ID][]string{}, NothingEarly: map[txn.KindKey]bool{}, Attached: map[sojourn.ID][]rules.KeptResponse{}}
 	var again sqldb.Ints
 	for _, l := range begin {
 		t.Loaded.Waits.Keys[l.ID] = nil
@@ -80,11 +87,18 @@ func readWaits(t *txn.Tx, begin []*jobrow.Row) error {
 			}
 		}
 	}
-	if len(keys) == 0 {
+	var reads []sqldb.Statement
+	if len(keys) > 0 {
+		reads = append(reads, sqldb.Statement{Text: lifecycle.QAnyEarly, Rows: []sqldb.Column{kinds, keys}, Each: func(r sqldb.Row) error {
+			delete(t.Loaded.Waits.NothingEarly, txn.KindKey{Kind: r.Text(0), Key: r.Text(1)})
+			return nil
+		}})
+	}
+	if len(kept) > 0 {
+		reads = append(reads, sqldb.Statement{Text: lifecycle.QAttached, Args: []any{kept}, Each: lifecycle.ScanAttached(t.Loaded.Waits.Attached)})
+	}
+	if len(reads) == 0 {
 		return nil
 	}
-	return t.ReadEach(lifecycle.QAnyEarly, func(r sqldb.Row) error {
-		delete(t.Loaded.Waits.NothingEarly, txn.KindKey{Kind: r.Text(0), Key: r.Text(1)})
-		return nil
-	}, kinds, keys)
+	return t.ReadAll(reads)
 }

@@ -129,9 +129,9 @@ func ClaimOne(t testing.TB, c *sojourn.Client) string {
 	return jobs[0].Job.Group
 }
 
-// Mislay breaks the ledger of the weight in flight again and again while jobs start and end, and
-// has it repaired: then the checks find nothing, and no weight is in flight. exec runs a statement
-// behind the store's back.
+// Mislay breaks the ledger of the weight in flight and the numbers of jobs again and again while
+// jobs start and end, and has them repaired: then the checks find nothing, and no weight is in
+// flight. exec runs a statement behind the store's back.
 func Mislay(t testing.TB, c *sojourn.Client, exec func(sql string)) {
 	t.Helper()
 	ctx, s := context.Background(), driver.Of(c)
@@ -172,6 +172,8 @@ func Mislay(t testing.TB, c *sojourn.Client, exec func(sql string)) {
 		`update sj_flight set held = held + 9`,
 		`insert into sj_landed (held, queue, lane) values (-4, 'gated', ':nobody')`,
 		`delete from sj_landed`,
+		`insert into sj_count_change (queue, kind, blocked, scheduled, ready, resumed, running, awaiting, errored, completed, failed, cancelled, held)
+			values ('gated', 'k', 0, 0, 5, 0, -2, 0, 0, 0, 0, 0, 0)`,
 	} {
 		exec(plant)
 		found, err := s.(driver.Repairer).Repair(ctx)
@@ -181,8 +183,8 @@ func Mislay(t testing.TB, c *sojourn.Client, exec func(sql string)) {
 		corrected += len(found)
 	}
 	working.Wait()
-	if ended.Load() != jobs || corrected < 2 {
-		t.Errorf("%d jobs have ended, %d lanes were corrected", ended.Load(), corrected)
+	if ended.Load() != jobs || corrected < 3 {
+		t.Errorf("%d jobs have ended, %d corrections", ended.Load(), corrected)
 	}
 	if found, err := s.(driver.Repairer).Repair(ctx); err != nil || len(found) > 0 {
 		t.Errorf("a repair that another one followed: %v %v", found, err)

@@ -68,6 +68,7 @@ var liveTable = [...]column{
 	{name: "dependents", flag: func(l *Row) *bool { return &l.Dependents }},
 	{name: "children_done", flag: func(l *Row) *bool { return &l.ChildrenDone }},
 	{name: "workflow", long: func(l *Row) *int64 { return &l.Workflow }, fixed: true},
+	{name: "born_us", long: func(l *Row) *int64 { return &l.BornAt }, fixed: true},
 	{name: "queue", text: func(l *Row) *string { return &l.Queue }},
 	{name: "kind", text: func(l *Row) *string { return &l.Kind }, fixed: true},
 	{name: "key", text: func(l *Row) *string { return &l.Key }},
@@ -147,14 +148,14 @@ var Updates = [...]RowWrite{
 var (
 	// InsertWaiting inserts rows that were not claimed in their generation.
 	InsertWaiting = insertRows(columnsNamed(`state r1 r2 priority weight run_at_us wake_at_us generation epoch deadline_us history has_data
-		updated_us queue kind key worker lane`))
+		updated_us born_us queue kind key worker lane`))
 	// InsertLinked inserts rows of jobs that wait for others, or that others wait for, or that
 	// belong to a workflow, or that begin another generation.
 	InsertLinked = insertRows(columnsNamed(`state r1 r2 priority weight run_at_us wake_at_us generation epoch deadline_us history has_data
-		updated_us stage waits_for dependents workflow queue kind key worker lane`))
+		updated_us born_us stage waits_for dependents workflow queue kind key worker lane`))
 	// InsertStarted inserts rows that a claim of the same transaction has started.
 	InsertStarted = insertRows(columnsNamed(`state r1 r2 priority weight run_at_us wake_at_us generation epoch deadline_us history has_data
-		updated_us purpose lease_until_us lease_us began_us attempt attempt_open claimed retry_handler held given timeout_at_us
+		updated_us born_us purpose lease_until_us lease_us began_us attempt attempt_open claimed retry_handler held given timeout_at_us
 		queue kind key worker lane`))
 )
 

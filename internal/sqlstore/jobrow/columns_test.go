@@ -2,8 +2,10 @@ package jobrow
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
@@ -55,6 +57,24 @@ func TestColumnsRoundTrip(t *testing.T) {
 	for i, c := range columns {
 		if c.At(0) != wanted[i] {
 			t.Errorf("column %d is written as %v, want %v", i, c.At(0), wanted[i])
+		}
+	}
+}
+
+// TestWaitsWithTheirTime: a wait is read as it was written, with and without the time at which it
+// began.
+func TestWaitsWithTheirTime(t *testing.T) {
+	var d Decoder
+	for _, w := range []sojourn.Wait{{}, {Within: time.Hour}, {Poll: sojourn.Backoff{First: time.Second}}, {Keys: []string{`a","waited_us":7}`, "b"}, Mode: sojourn.WaitAll}} {
+		for _, at := range []int64{0, 5, 1_772_442_000_000_000} {
+			for range 2 { // the second time from the cache
+				l := Row{Awaited: true, WaitedAt: at}
+				l.Wait = w
+				var got Row
+				if err := decodeWait(&d, &got, waitJSON(&l)); err != nil || !reflect.DeepEqual(got, l) {
+					t.Errorf("%s is read as %+v: %v", waitJSON(&l), got, err)
+				}
+			}
 		}
 	}
 }

@@ -2,6 +2,8 @@ package jobrow
 
 import (
 	"encoding/json"
+	"strconv"
+	"strings"
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
@@ -57,13 +59,13 @@ func (d *Decoder) Policy(text string) (sojourn.Policy, error) {
 	return p, err
 }
 
-// wait decodes a stored wait.
+// wait decodes a stored wait, whose text is without the last bracket.
 func (d *Decoder) wait(text string) (sojourn.Wait, error) {
 	w, ok := d.waits.Get(text)
 	if ok {
 		return w, nil
 	}
-	err := json.Unmarshal([]byte(text), &w)
+	err := json.Unmarshal([]byte(text+"}"), &w)
 	if err == nil && len(w.Keys) == 0 {
 		d.waits.Put(text, w)
 	}
@@ -74,6 +76,13 @@ func (d *Decoder) wait(text string) (sojourn.Wait, error) {
 func decodeWait(d *Decoder, l *Row, text string) (err error) {
 	if text != "" {
 		l.Awaited = true
+		// Without its time, which differs from job to job, the text is one that the cache knows.
+		if i := strings.LastIndex(text, waitedAt); i > 0 {
+			l.WaitedAt, _ = strconv.ParseInt(strings.TrimSuffix(text[i+len(waitedAt):], "}"), 10, 64)
+			text = strings.TrimSuffix(text[:i], ",")
+		} else {
+			text = strings.TrimSuffix(text, "}")
+		}
 		l.Wait, err = d.wait(text)
 	}
 	return err

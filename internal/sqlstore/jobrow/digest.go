@@ -55,12 +55,7 @@ func jobDigest(b []byte, j *sojourn.Job, c *access.Caller, policies *policyDiges
 	for _, t := range j.Tags {
 		b = appendText(b, t)
 	}
-	b = binary.AppendUvarint(b, uint64(len(j.Meta)))
-	if len(j.Meta) > 0 {
-		for _, name := range slices.Sorted(maps.Keys(j.Meta)) {
-			b = appendText(appendText(b, name), j.Meta[name])
-		}
-	}
+	b = appendMeta(b, j.Meta)
 	b = appendText(b, policies.of(&j.Policy))
 	if len(j.Depends) > 0 {
 		text, _ := JSONText(j.Depends) // numbers and names: it cannot fail
@@ -69,6 +64,21 @@ func jobDigest(b []byte, j *sojourn.Job, c *access.Caller, policies *policyDiges
 	sum := sha256.Sum256(b)
 	copy(d[:], sum[:])
 	return d
+}
+
+// appendMeta leaves out the trace context, which is another one for each repeat of a request.
+func appendMeta(b []byte, meta map[string]string) []byte {
+	if len(meta) == 0 {
+		return binary.AppendUvarint(b, 0)
+	}
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(meta)), func(name string) bool {
+		return name == sojourn.MetaTraceparent || name == sojourn.MetaTracestate
+	})
+	b = binary.AppendUvarint(b, uint64(len(names)))
+	for _, name := range names {
+		b = appendText(appendText(b, name), meta[name])
+	}
+	return b
 }
 
 func appendText(b []byte, s string) []byte {

@@ -3,6 +3,7 @@ package jobrow
 import (
 	"encoding/json"
 	"math"
+	"strconv"
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
@@ -33,9 +34,11 @@ type Row struct {
 
 	// Times are microseconds since 1970; 0 = none.
 	RunAt, UpdatedAt int64
+	BornAt           int64 // when the generation began: enqueue or redrive; 0 if it is older than this column
+	WaitedAt         int64 // when the wait began that the job awaits a response in; stored with Wait
 	LeaseUntil       int64
 	LeaseUs          int64 // length of the lease, microseconds
-	BeganAt          int64 // of the current step
+	BeganAt          int64 // of the current step; of a ready job that came back with its old run_at: when it came back
 	WaitUntil        int64 // limit of the wait by Await(within) or AwaitJobs(within)
 	BeatUntil        int64 // the wait ends then unless a progress response arrives
 	PollAt           int64 // the next poll step; only of an awaiting job
@@ -127,6 +130,9 @@ func (l *Row) GraceAfterLease(us int64) int64 {
 	return max(us, l.BeganAt) + l.LeaseUs
 }
 
+// waitedAt is the last field in the JSON of a wait: Row.WaitedAt. Older programs ignore it.
+const waitedAt = `"waited_us":`
+
 // waitJSON is empty for a job that has never awaited in this generation: it would wait for its own
 // key.
 func waitJSON(l *Row) string {
@@ -134,7 +140,13 @@ func waitJSON(l *Row) string {
 		return ""
 	}
 	b, _ := json.Marshal(l.Wait) // texts and numbers: it cannot fail
-	return string(b)
+	if l.WaitedAt == 0 {
+		return string(b)
+	}
+	if b = b[:len(b)-1]; len(b) > 1 {
+		b = append(b, ',')
+	}
+	return string(append(strconv.AppendInt(append(b, waitedAt...), l.WaitedAt, 10), '}'))
 }
 
 // Bit returns a flag as the number that is stored for it.

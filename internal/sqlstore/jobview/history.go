@@ -22,7 +22,7 @@ const (
 	// endedInError selects the history rows that closed an attempt, without later decisions and
 	// changes by operators.
 	endedInError = `reason <> '' and outcome in ('error', 'await', 'lost', 'timed_out', 'responded')`
-	qLastErrors  = `select h.job, h.reason, h.error from sj_history h /*, each*/ where h.job = each($1 bigint)
+	qLastErrors  = `select h.job, h.reason, h.error, h.seq from sj_history h /*, each*/ where h.job = each($1 bigint)
 		and h.seq = (select max(seq) from sj_history where job = each($1 bigint) and generation = each($2 bigint) and stage = each($3 bigint) and ` + endedInError + `)`
 	qErrors = `select ` + HistoryColumns + `, job from sj_history /*, each*/ where job = each($1 bigint) and generation = each($2 bigint) and stage = each($3 bigint) and ` + endedInError + `
 		order by job, seq`
@@ -38,6 +38,9 @@ func LastErrors(t *txn.Tx, l *List) error {
 	return t.ReadEach(qLastErrors, func(r sqldb.Row) error {
 		j := l.byID[sojourn.ID(r.Int(0))]
 		j.Reason, j.Error = r.Text(1), string(r.Bytes(2))
+		if l.full != nil {
+			l.seqs[j.ID] = r.Int(3)
+		}
 		return nil
 	}, l.failed, generations, stages)
 }

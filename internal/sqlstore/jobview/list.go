@@ -5,6 +5,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/errordetail"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 )
 
@@ -19,8 +20,10 @@ const (
 type List struct {
 	byID       map[sojourn.ID]*sojourn.Job
 	data, hand sqldb.Ints
-	failed     sqldb.Ints // jobs that are not final, and have failed before
-	awaits     sqldb.Ints // jobs that wait and have attached responses
+	failed     sqldb.Ints                  // jobs that are not final, and have failed before
+	awaits     sqldb.Ints                  // jobs that wait and have attached responses
+	full       map[sojourn.ID]*sojourn.Job // jobs that may have the detail of an error
+	seqs       map[sojourn.ID]int64        // of live ones: the entry of the history with their last error
 }
 
 // Add adds a job; hasData and inHand say which further rows it has.
@@ -39,14 +42,25 @@ func (l *List) Add(j *sojourn.Job, hasData, inHand bool) {
 // AddFull is Add for a job that is read with all its data: also with what its wait has got already.
 func (l *List) AddFull(j *sojourn.Job, hasData, inHand bool) {
 	l.Add(j, hasData, inHand)
+	if j.Failures+j.Crashes > 0 || j.Reason != "" || j.Error != "" {
+		if l.full == nil {
+			l.full, l.seqs = map[sojourn.ID]*sojourn.Job{}, map[sojourn.ID]int64{}
+		}
+		l.full[j.ID] = j
+	}
 	if j.Waiting != nil && j.Kept > 0 {
 		l.note(&l.awaits, j)
 	}
 }
 
-// Fill reads checkpoints, progress, the taken responses, and the keys that attached responses
-// answer.
+// Fill reads checkpoints, progress, the taken responses, the keys that attached responses answer,
+// and the details of errors. LastErrors comes before it.
 func (l *List) Fill(t *txn.Tx) error {
+	if len(l.full) > 0 {
+		if err := errordetail.OfJobs(t, l.full, l.seqs); err != nil {
+			return err
+		}
+	}
 	if len(l.data) > 0 {
 		err := t.Read(qData, func(r sqldb.Row) error {
 			j := l.byID[sojourn.ID(r.Int(0))]

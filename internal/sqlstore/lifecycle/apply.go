@@ -2,6 +2,8 @@ package lifecycle
 
 import (
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/errordetail"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/failure"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 	"github.com/sojourn-queue/sojourn/rules"
@@ -15,6 +17,8 @@ type Change struct {
 	By         string // an operator, a token or a response, for the history; "" for the worker
 	Queue      string // of the next stage; "" = the same
 	Verdict    sojourn.Verdict
+	Reported   bool   // by the worker that ran the step
+	Detail     []byte // JSON about the error
 }
 
 // Apply writes a transition: the row (or, at the end of the job, its move to sj_final), the
@@ -33,6 +37,7 @@ func Apply(t *txn.Tx, was *jobrow.Row, tr rules.Transition, c Change) (*jobrow.R
 		}
 	}
 	noteResponses(t, was, tr)
+	measure(t, was, &l, tr, c)
 	if tr.To.State.Final() {
 		return &l, end(t, was, &l, tr, c)
 	}
@@ -70,6 +75,7 @@ func end(t *txn.Tx, was, l *jobrow.Row, tr rules.Transition, c Change) error {
 		r.Held = t.Now + keep.Microseconds()
 	}
 	t.AddWeight(was, l, 0)
+	t.Counts.Moved(was, l, 0)
 	t.Writes.Ended = append(t.Writes.Ended, r)
 	t.Events.Final = append(t.Events.Final, l.ID)
 	if was.Dependents || was.WaitsFor > 0 {
@@ -95,17 +101,21 @@ func AddHistory(t *txn.Tx, was, l *jobrow.Row, tr rules.Transition, c Change) {
 func history(t *txn.Tx, was, l *jobrow.Row, tr rules.Transition, c Change) txn.HistoryRow {
 	ended := max(t.Now, was.UpdatedAt) // another transaction's clock was read in another order than the two were executed in
 	reason, failed := sojourn.Cut(tr.Reason, sojourn.MaxReason), []byte(sojourn.Cut(tr.Error, sojourn.MaxError))
+	group := failure.Note(t, was, l, tr)
 	if tr.Outcome == "" {
-		return txn.HistoryRow{Ints: [10]int64{8: ended}, Texts: [4]string{2: reason}, Failed: failed}
+		return txn.HistoryRow{Ints: [11]int64{8: ended, 10: group}, Texts: [4]string{2: reason}, Failed: failed}
 	}
 	l.History++
+	if len(c.Detail) > 0 && (tr.Reason != "" || tr.Error != "") {
+		errordetail.Add(t, l, c.Detail)
+	}
 	var epoch, began int64
 	worker := ""
 	if was.State == sojourn.Running {
 		epoch, began, worker = was.Epoch, was.BeganAt, was.Worker
 	}
 	return txn.HistoryRow{
-		Ints:   [10]int64{int64(l.ID), int64(l.History), int64(was.Generation), int64(was.Attempt), epoch, int64(was.Purpose), int64(l.State), began, ended, int64(was.Stage)},
+		Ints:   [11]int64{int64(l.ID), int64(l.History), int64(was.Generation), int64(was.Attempt), epoch, int64(was.Purpose), int64(l.State), began, ended, int64(was.Stage), group},
 		Texts:  [4]string{worker, tr.Outcome, reason, c.By},
 		Failed: failed,
 	}

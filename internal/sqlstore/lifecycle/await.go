@@ -55,6 +55,7 @@ func BeginWait(t *txn.Tx, l *jobrow.Row) (*jobrow.Row, error) {
 			return nil, err
 		}
 		now.Kept += int32(n)
+		delete(t.Loaded.Waits.Attached, l.ID)
 	}
 	return &now, t.Save(l, &now)
 }

@@ -68,26 +68,36 @@ func responsesText(seqs ...[]int64) string {
 	return fmt.Sprintf("response %d and %d more", all[len(all)-1], len(all)-1)
 }
 
-// qAttached reads the attached responses of a job, in order of arrival. The second condition
-// selects the index of responses with jobs.
-const qAttached = `select seq, key, failed, reason, error, wait from sj_response where job = $1 and job > 0 and outcome = 2 order by seq`
+// QAttached reads the attached responses of jobs, those of each in order of arrival. The second
+// condition selects the index of responses with jobs.
+const QAttached = `select job, seq, key, failed, reason, error, wait from sj_response where job in (ints($1)) and job > 0 and outcome = 2 order by seq`
 
-// Attached reads the responses that are attached to a job, in order of arrival. Jobs without any
-// have 0 in Row.Kept, and need no read.
+// Attached returns the responses that are attached to a job, in order of arrival. Jobs without any
+// have 0 in Row.Kept, and need no read. What a batch has read for all its jobs is used once.
 func Attached(t *txn.Tx, id sojourn.ID) (attached []rules.KeptResponse, err error) {
-	err = t.Read(qAttached, func(r sqldb.Row) error {
-		attached = append(attached, ScanAttached(r, 0))
-		return nil
-	}, int64(id))
-	return attached, err
+	if known, ok := t.Loaded.Waits.Attached[id]; ok {
+		delete(t.Loaded.Waits.Attached, id)
+		// A response that the job takes now must not be released with those that it had taken
+		// before: the write set marks responses first.
+		if t.Writes.Releases(id) {
+			err = t.Flush()
+		}
+		return known, err
+	}
+	found := map[sojourn.ID][]rules.KeptResponse{}
+	err = t.Read(QAttached, ScanAttached(found), sqldb.Ints{int64(id)})
+	return found[id], err
 }
 
-// ScanAttached reads an attached response from seq, key, failed, reason, error and wait, which
-// begin at column i.
-func ScanAttached(r sqldb.Row, i int) rules.KeptResponse {
-	k := rules.KeptResponse{Seq: r.Int(i), Key: r.Text(i + 1), Failed: r.Int(i+2) != 0, Reason: r.Text(i + 3), Error: string(r.Bytes(i + 4))}
-	if wait := r.Int(i + 5); wait >= 0 {
-		k.ByToken, k.Wait = true, int32(wait)
+// ScanAttached returns a function that adds each row of QAttached to found.
+func ScanAttached(found map[sojourn.ID][]rules.KeptResponse) func(sqldb.Row) error {
+	return func(r sqldb.Row) error {
+		k := rules.KeptResponse{Seq: r.Int(1), Key: r.Text(2), Failed: r.Int(3) != 0, Reason: r.Text(4), Error: string(r.Bytes(5))}
+		if wait := r.Int(6); wait >= 0 {
+			k.ByToken, k.Wait = true, int32(wait)
+		}
+		id := sojourn.ID(r.Int(0))
+		found[id] = append(found[id], k)
+		return nil
 	}
-	return k
 }

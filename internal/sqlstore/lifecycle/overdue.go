@@ -155,7 +155,11 @@ func ApplyEvent(t *txn.Tx, was *jobrow.Row, e rules.Event) error {
 	if err != nil {
 		return err
 	}
-	t.NoteLost(was.Queue, was.BeganAt, tr.Reason)
+	began := int64(0)
+	if was.State == sojourn.Running {
+		began = was.BeganAt
+	}
+	t.NoteLost(was.Queue, began, tr.Reason)
 	l, err := Apply(t, was, tr, Change{})
 	if err == nil && l.State == sojourn.Awaiting { // the lost poll step may have set the job's key
 		l, err = BeginWait(t, l)

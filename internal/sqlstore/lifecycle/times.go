@@ -28,7 +28,17 @@ func setTimes(t *txn.Tx, was, l *jobrow.Row, tr rules.Transition, v sojourn.Verd
 		l.Priority = *v.Priority
 	}
 	if was.State == sojourn.Running {
-		l.LeaseUntil, l.BeganAt = 0, 0
+		l.LeaseUntil = 0
+	}
+	switch {
+	case l.State == sojourn.Running:
+	case l.State != sojourn.Ready || l.Resumed || was.State == sojourn.Scheduled || tr.RunAt != rules.KeepRunAt:
+		l.BeganAt = 0
+	case was.State != sojourn.Ready || was.Resumed: // it comes back to the place of its old run_at
+		l.BeganAt = max(t.Now, was.UpdatedAt)
+	}
+	if l.State == sojourn.Awaiting && was.State == sojourn.Running && was.Purpose != sojourn.PurposePoll {
+		l.WaitedAt = max(t.Now, was.UpdatedAt)
 	}
 	l.WaitUntil, l.BeatUntil, l.PollAt, l.DecideBy, l.ResumedAt = 0, 0, 0, 0, 0
 	switch {

@@ -21,6 +21,8 @@ const (
 	foldLater = 100 * time.Millisecond
 	// maxFolding bounds the workflows that a process remembers.
 	maxFolding = 10_000
+	// expectFirst and expectLast are the first and the last pause of expect.
+	expectFirst, expectLast = 10 * time.Millisecond, 10 * time.Second
 )
 
 // foldPerTx bounds the workflows of one transaction, so that other requests run in between.
@@ -35,6 +37,7 @@ type Folder struct {
 	mu      sync.Mutex // guards the fields below
 	known   map[int64]*folding
 	ready   map[int64]bool // to be folded
+	awaited map[int64]*expected
 	running bool
 }
 
@@ -46,7 +49,7 @@ type folding struct {
 }
 
 func (f *Folder) init(c *Counter) {
-	f.counter, f.known, f.ready = c, map[int64]*folding{}, map[int64]bool{}
+	f.counter, f.known, f.ready, f.awaited = c, map[int64]*folding{}, map[int64]bool{}, map[int64]*expected{}
 	f.op = txn.EachOp("fold", groupcommit.Claim, c.foldAll)
 }
 
@@ -101,6 +104,49 @@ func (f *Folder) note(ended map[int64]int64) {
 	}
 }
 
+// expected is a workflow with ends in transactions of the application.
+type expected struct {
+	timer *time.Timer
+	pause time.Duration // of the timer
+}
+
+// expect folds a workflow when the ends of a transaction of the application can be seen. It looks
+// for them after expectFirst and then in growing intervals, and leaves the workflow to the sweeps
+// after expectLast: the transaction was rolled back, or is very long.
+func (f *Folder) expect(id int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	e := f.awaited[id]
+	if e == nil && len(f.awaited) < maxFolding {
+		e = &expected{}
+		f.awaited[id], e.timer = e, time.AfterFunc(expectFirst, func() { f.look(id, e) })
+	}
+	if e != nil {
+		e.pause = expectFirst
+		e.timer.Reset(e.pause)
+	}
+}
+
+// look folds a workflow if there are ends to add up, and looks again later if there are none.
+func (f *Folder) look(id int64, e *expected) {
+	var n int64
+	err := f.counter.core.View(context.Background(), func(t *txn.Tx) (err error) {
+		n, err = t.ReadInt(qHasEnds, id)
+		return err
+	})
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if n > 0 {
+		f.start(id)
+	}
+	if err != nil || e.pause >= expectLast {
+		delete(f.awaited, id)
+		return
+	}
+	e.pause *= 2 // also after a find: there may be other transactions
+	e.timer.Reset(e.pause)
+}
+
 // start folds a workflow soon. f.mu is held.
 func (f *Folder) start(id int64) {
 	f.ready[id] = true
@@ -142,6 +188,8 @@ func (f *Folder) run() {
 		f.mu.Unlock()
 	}
 }
+
+const qHasEnds = `select count(*) from (select 1 from sj_workflow_end where workflow = $1 limit 1) a`
 
 const qUnfolded = `select distinct workflow from sj_workflow_end where workflow > $1 order by workflow limit $2`
 

@@ -33,7 +33,6 @@ const (
 	qAddEnds  = `insert into sj_workflow_end (workflow, completed, failed, cancelled, failures) rows($1 bigint, $2 bigint, $3 bigint, $4 bigint, $5 bigint)`
 	qTakeEnds = `delete from sj_workflow_end where workflow = $1 returning completed, failed, cancelled, failures`
 	qAddScope = `insert into sj_workflow_scope (workflow, queue, kind) rows($1 bigint, $2 text, $3 text) on conflict (workflow, queue, kind) do nothing`
-	qToken    = `select grants, expires_us, revoked_us from sj_access where id = $1`
 	qOf       = `select workflow from sj_member where job = $1`
 )
 
@@ -72,10 +71,29 @@ func (e *ends) add(state sojourn.State, n int64) {
 // Flush adds what this transaction has ended, and where it has moved members, to its write set. It
 // runs before the transaction's end, and does nothing if no job belongs to a workflow.
 func (s *Counter) Flush(t *txn.Tx) {
-	if len(t.Events.Members)+len(t.Events.Moved) == 0 {
-		return
+	if ended := s.flush(t); len(ended) > 0 {
+		t.Events.After = append(t.Events.After, func() { s.folder.note(ended) })
 	}
-	by, ended := map[int64]*ends{}, map[int64]int64{}
+}
+
+// FlushJoined is Flush in a transaction of the application, whose commit nobody reports. folds has
+// to be called after the return of the call: it looks for the ends until they are committed.
+func (s *Counter) FlushJoined(t *txn.Tx) (folds func()) {
+	ended := s.flush(t)
+	return func() {
+		for id := range ended {
+			s.folder.expect(id)
+		}
+	}
+}
+
+// flush returns how many members of each workflow have ended.
+func (s *Counter) flush(t *txn.Tx) (ended map[int64]int64) {
+	if len(t.Events.Members)+len(t.Events.Moved) == 0 {
+		return nil
+	}
+	by := map[int64]*ends{}
+	ended = map[int64]int64{}
 	for _, l := range t.Events.Members {
 		if by[l.Workflow] == nil {
 			by[l.Workflow] = &ends{}
@@ -93,9 +111,7 @@ func (s *Counter) Flush(t *txn.Tx) {
 	}
 	AddScopes(t, ids, queues, kinds)
 	t.Events.Members, t.Events.Moved = nil, nil
-	if len(ended) > 0 {
-		t.Events.After = append(t.Events.After, func() { s.folder.note(ended) })
-	}
+	return ended
 }
 
 // AddEnds adds changes of the counts of a workflow to the write set.
@@ -197,9 +213,13 @@ func (s *Counter) Fold(t *txn.Tx, w *Row) (changed bool, err error) {
 
 // callBack enqueues the callbacks that are due. A refusal is noted, and tried again later.
 func (s *Counter) callBack(t *txn.Tx, w *Row) error {
-	c, problem, err := ownerOf(t, w.Owner)
+	c, good, err := txn.OwnerOf(t, w.Owner)
 	if err != nil {
 		return err
+	}
+	problem := ""
+	if !good {
+		problem = "the access token " + w.Owner + " that has started this workflow does not exist, is revoked or has expired, so no callback is enqueued"
 	}
 	w.Problem = problem
 	for _, cb := range []struct {
@@ -246,21 +266,4 @@ func (w *Row) meta(given map[string]string) map[string]string {
 		m["workflow_"+name] = strconv.FormatInt(n, 10)
 	}
 	return m
-}
-
-// ownerOf is the caller on whose behalf callbacks are enqueued, with the grants that its token has
-// now. problem says why none may be.
-func ownerOf(t *txn.Tx, owner string) (c *access.Caller, problem string, err error) {
-	if owner == "" {
-		return nil, "", nil
-	}
-	var token access.Token
-	err = t.Read(qToken, func(r sqldb.Row) error {
-		token = access.Token{ID: owner, ExpiresAt: jobrow.Time(r.Int(1)), RevokedAt: jobrow.Time(r.Int(2))}
-		return json.Unmarshal([]byte(r.Text(0)), &token.Grants)
-	}, owner)
-	if err == nil && (token.ID == "" || !token.Good(jobrow.Time(t.Now))) {
-		problem = "the access token " + owner + " that has started this workflow does not exist, is revoked or has expired, so no callback is enqueued"
-	}
-	return &access.Caller{Token: owner, Grants: token.Grants}, problem, err
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/enqueue"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/lifecycle"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/tag"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 	"github.com/sojourn-queue/sojourn/rules"
 )
@@ -93,6 +94,9 @@ func tagFinal(t *txn.Tx, j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, 
 	if err == nil {
 		_, err = t.Write(qAlterTags, text, int64(j.ID))
 	}
+	if err == nil {
+		err = tag.Set(t, j.ID, j.Tags)
+	}
 	return j.State, true, err
 }
 
@@ -110,7 +114,7 @@ func newValues(t *txn.Tx, j *sojourn.Job, l *jobrow.Row, c sojourn.Edit) (change
 		}
 	}
 	changed = !rules.OnlyTags(c)
-	if c.Tags != nil || c.AddTags != nil || c.RemoveTags != nil {
+	if changesTags(c) {
 		_, other, err := newTags(t, j, c)
 		if err != nil {
 			return false, err
@@ -174,6 +178,10 @@ func changeRow(t *txn.Tx, l *jobrow.Row, c sojourn.Edit) error {
 	return nil
 }
 
+func changesTags(c sojourn.Edit) bool {
+	return c.Tags != nil || c.AddTags != nil || c.RemoveTags != nil
+}
+
 // newTags reads the tags of a job under a lock, so that two changes of single tags at the same time
 // do not undo each other, and puts the new ones into j. text is their stored form.
 func newTags(t *txn.Tx, j *sojourn.Job, c sojourn.Edit) (text string, changed bool, err error) {
@@ -208,6 +216,11 @@ func alterJob(t *txn.Tx, j *sojourn.Job, l *jobrow.Row, c sojourn.Edit) error {
 	}
 	if _, err := t.Write(qAlterJob, l.Group, tags, policy, int64(j.ID)); err != nil {
 		return err
+	}
+	if changesTags(c) {
+		if err := tag.Set(t, j.ID, j.Tags); err != nil {
+			return err
+		}
 	}
 	if c.Args != nil {
 		if _, err := t.Write(qAlterArgs, *c.Args, int64(j.ID)); err != nil {

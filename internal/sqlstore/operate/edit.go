@@ -120,9 +120,20 @@ func editOne(t *txn.Tx, j *sojourn.Job, r *editRequest) (state sojourn.State, ch
 
 // findLocked finds jobs and locks their rows, so that no other transaction changes them.
 func findLocked(t *txn.Tx, f sojourn.Filter) ([]sojourn.Job, error) {
-	found, err := query.Find(t, f)
-	if err != nil || len(found) == 0 || !t.Concurrent() {
-		return found, err
+	found, _, err := findPage(t, f)
+	return found, err
+}
+
+// findPage is findLocked; last is the id of the last job that it has found before it has locked
+// them. Jobs that another transaction has changed meanwhile are not among the found ones.
+func findPage(t *txn.Tx, f sojourn.Filter) (found []sojourn.Job, last sojourn.ID, err error) {
+	found, err = query.Find(t, f)
+	if err != nil || len(found) == 0 {
+		return nil, 0, err
+	}
+	last = found[len(found)-1].ID
+	if !t.Concurrent() {
+		return found, last, nil
 	}
 	ids := make(sqldb.Ints, len(found))
 	f.IDs, f.Key = make([]sojourn.ID, len(found)), ""
@@ -131,10 +142,45 @@ func findLocked(t *txn.Tx, f sojourn.Filter) ([]sojourn.Job, error) {
 	}
 	for _, table := range []string{txn.QLockLive, txn.QLockFinal} {
 		if err := t.Lock(table, ids); err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 	}
-	return query.Find(t, f) // in their present state, and only those that still match the filter
+	found, err = query.Find(t, f) // in their present state, and only those that still match the filter
+	return found, last, err
+}
+
+// Changed is the answer of Slice about one job.
+type Changed struct {
+	ID         sojourn.ID
+	Generation int32 // after it
+	Changed    bool
+	Err        error // why it was refused
+}
+
+// Slice edits the next jobs of a stored operation, of those that its caller may use the verb on. It
+// returns the id of the last one that it has looked at; 0 if the filter finds no more.
+func Slice(t *txn.Tx, f sojourn.Filter, e sojourn.Edit, c *access.Caller, verb access.Verb, m *member.Counter) (out []Changed, last sojourn.ID, err error) {
+	found, last, err := findPage(t, f)
+	if err != nil {
+		return nil, 0, err
+	}
+	r := editRequest{filter: f, edit: e, caller: c, members: m, found: make(map[sojourn.ID]bool, len(found))}
+	found = slices.DeleteFunc(found, func(j sojourn.Job) bool { return !c.Allows(verb, j.Queue, j.Kind) })
+	for i := range found {
+		r.found[found[i].ID] = true
+	}
+	for i := range found {
+		_, changed, err := editOne(t, &found[i], &r)
+		if err != nil && sojourn.ErrorCode(err) == "" {
+			return nil, 0, err
+		}
+		next := found[i].Generation
+		if e.Action == sojourn.EditRedrive {
+			next++
+		}
+		out = append(out, Changed{found[i].ID, next, changed && err == nil, err})
+	}
+	return out, last, nil
 }
 
 // addUnknown adds an item for each id of the filter that no job has. A job that the other

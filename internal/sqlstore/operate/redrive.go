@@ -64,6 +64,7 @@ func redrive(t *txn.Tx, j *sojourn.Job, e *sojourn.Edit, reopen func(t *txn.Tx, 
 	if err != nil {
 		return j.State, false, err
 	}
+	t.Counts.Removed(j.Queue, j.Kind, j.State)
 	if l.Dependents, err = edge.Resume(t, j.ID); err != nil {
 		return j.State, false, err
 	}

@@ -58,10 +58,12 @@ func (w *conditions) addFilter(a string, f sojourn.Filter, states sqldb.Ints) {
 			w.add(c.cond, c.v)
 		}
 	}
-	if f.Tag != "" && sojourn.ValidName("tag", f.Tag) != nil {
-		w.add("1 = %s", 0) // no job has it
-	} else if f.Tag != "" { // tags are stored as a JSON list of names, which have no character to escape but _
-		w.add(`j.tags like %s escape '!'`, `%"`+strings.ReplaceAll(f.Tag, "_", "!_")+`"%`)
+	switch {
+	case f.Tag == "":
+	case byTag(f):
+		w.add("g.tag = %s and "+a+".id = g.job", f.Tag)
+	default:
+		w.add("exists (select 1 from sj_tag g where g.tag = %s and g.job = "+a+".id)", f.Tag)
 	}
 	if us := jobrow.Micros(f.CreatedAfter); us != 0 {
 		w.add("j.created_us > %s", us)
@@ -69,17 +71,74 @@ func (w *conditions) addFilter(a string, f sojourn.Filter, states sqldb.Ints) {
 	if us := jobrow.Micros(f.CreatedBefore); us != 0 {
 		w.add("j.created_us < %s", us)
 	}
+	w.addEnd(a, f)
 	after, _ := strconv.ParseInt(f.After, 10, 64) // Validate has refused other cursors
 	if after > 0 && f.Newest {
-		w.add(a+".id < %s", after)
+		w.add(cursor(a, f)+" < %s", after)
 	} else if after > 0 {
-		w.add(a+".id > %s", after)
+		w.add(cursor(a, f)+" > %s", after)
 	}
+}
+
+// byTag reports whether a filter finds its jobs by their tag. One that names few jobs in another
+// way looks up the tag of each.
+func byTag(f sojourn.Filter) bool {
+	return f.Tag != "" && f.IDs == nil && f.ParentsOf == 0 && f.ChildrenOf == 0 && f.AwaitedBy == 0 && f.Failure == ""
+}
+
+// from returns the tables of a query; a is the alias of the one with live or final jobs. SQLite
+// reads the tables of a cross join in their order, so the rows of a tag come first.
+func from(a string, f sojourn.Filter) string {
+	tables := map[string]string{"l": "sj_live l", "f": "sj_final f"}[a] + " join sj_job j on j.id = " + a + ".id"
+	if byTag(f) {
+		return " from sj_tag g cross join " + tables
+	}
+	return " from " + tables
+}
+
+// cursor is the column with the ids by which pages are read.
+func cursor(a string, f sojourn.Filter) string {
+	if byTag(f) {
+		return "g.job"
+	}
+	return a + ".id"
+}
+
+// addEnd adds the conditions about how jobs have ended. Live jobs have no end, but a failure group
+// if their last step has failed.
+func (w *conditions) addEnd(a string, f sojourn.Filter) {
+	group, err := strconv.ParseInt(f.Failure, 16, 64)
+	switch {
+	case f.Failure == "":
+	case err != nil:
+		w.add("1 = %s", 0) // there is no such group
+	case a == "f":
+		w.add("f.failure <> 0 and f.failure = %s", group)
+	default:
+		w.add("l.id in (select h.job from sj_history h where h.failure <> 0 and h.failure = %s and h.seq = l.history)", group)
+	}
+	if a != "f" {
+		return
+	}
+	if f.Reason != "" {
+		w.add("f.reason = %s", f.Reason)
+	}
+	if us := jobrow.Micros(f.EndedAfter); us != 0 {
+		w.add("f.finished_us > %s", us)
+	}
+	if us := jobrow.Micros(f.EndedBefore); us != 0 {
+		w.add("f.finished_us < %s", us)
+	}
+}
+
+// onlyFinal reports whether a filter has a condition that only final jobs meet.
+func onlyFinal(f sojourn.Filter) bool {
+	return f.Reason != "" || !f.EndedAfter.IsZero() || !f.EndedBefore.IsZero()
 }
 
 // page returns the WHERE clause with the order and the limit of a filter.
 func (w *conditions) page(a string, f sojourn.Filter) string {
-	order := " order by " + a + ".id"
+	order := " order by " + cursor(a, f)
 	if f.Newest {
 		order += " desc"
 	}

@@ -78,7 +78,7 @@ func Find(t *txn.Tx, f sojourn.Filter) ([]sojourn.Job, error) {
 	}
 	var out []sojourn.Job
 	hasData, inHand := map[sojourn.ID]bool{}, map[sojourn.ID]bool{}
-	if states, ok := half(f.States, sojourn.State.Live); ok && f.Reason == "" {
+	if states, ok := half(f.States, sojourn.State.Live); ok && !onlyFinal(f) {
 		if err := findLive(t, f, states, func(j sojourn.Job, data, hand bool) {
 			out, hasData[j.ID], inHand[j.ID] = append(out, j), data, hand
 		}); err != nil {
@@ -142,20 +142,17 @@ func Count(t *txn.Tx, f sojourn.Filter) (n int, err error) {
 		return 0, err
 	}
 	add := func(r sqldb.Row) error { n += int(r.Int(0)); return nil }
-	if states, ok := half(f.States, sojourn.State.Live); ok && f.Reason == "" {
+	if states, ok := half(f.States, sojourn.State.Live); ok && !onlyFinal(f) {
 		q := conditions{}
 		q.addFilter("l", f, states)
-		if err := t.Read(`select count(*) from sj_live l join sj_job j on j.id = l.id`+q.clause(), add, q.args...); err != nil {
+		if err := t.Read("select count(*)"+from("l", f)+q.clause(), add, q.args...); err != nil {
 			return 0, err
 		}
 	}
 	if states, ok := half(f.States, sojourn.State.Final); ok {
 		q := conditions{}
 		q.addFilter("f", f, states)
-		if f.Reason != "" {
-			q.add("f.reason = %s", f.Reason)
-		}
-		err = t.Read(`select count(*) from sj_final f join sj_job j on j.id = f.id`+q.clause(), add, q.args...)
+		err = t.Read("select count(*)"+from("f", f)+q.clause(), add, q.args...)
 	}
 	return n, err
 }
@@ -219,7 +216,7 @@ func findLive(t *txn.Tx, f sojourn.Filter, states sqldb.Ints, add func(j sojourn
 	if f.Full {
 		args = ", j.args"
 	}
-	text := `select ` + jobrow.LiveColumns + `, ` + txn.JobColumnList + args + ` from sj_live l join sj_job j on j.id = l.id` + q.page("l", f)
+	text := `select ` + jobrow.LiveColumns + `, ` + txn.JobColumnList + args + from("l", f) + q.page("l", f)
 	return t.Read(text, func(r sqldb.Row) error {
 		l, err := t.Core.Caches.Decoder.Scan(r)
 		if err != nil {
@@ -248,14 +245,11 @@ const (
 func findFinal(t *txn.Tx, f sojourn.Filter, states sqldb.Ints, add func(j sojourn.Job, data bool)) error {
 	q := conditions{}
 	q.addFilter("f", f, states)
-	if f.Reason != "" {
-		q.add("f.reason = %s", f.Reason)
-	}
 	bytes := ""
 	if f.Full {
 		bytes = ", j.args, f.result"
 	}
-	text := `select ` + finalColumns + `, ` + txn.JobColumnList + bytes + ` from sj_final f join sj_job j on j.id = f.id` + q.page("f", f)
+	text := `select ` + finalColumns + `, ` + txn.JobColumnList + bytes + from("f", f) + q.page("f", f)
 	return t.Read(text, func(r sqldb.Row) error {
 		j := sojourn.Job{ID: sojourn.ID(r.Int(0)), Queue: r.Text(1), Kind: r.Text(2), Key: r.Text(3), State: sojourn.State(r.Int(4)),
 			Priority: int32(r.Int(5)), Weight: int32(r.Int(6)), RunAt: jobrow.Time(r.Int(7)), Instance: t.Core.Instance, Generation: int32(r.Int(8)),

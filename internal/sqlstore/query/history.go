@@ -6,6 +6,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/errordetail"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobview"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
@@ -28,12 +29,15 @@ func (s *Reader) History(ctx context.Context, id sojourn.ID, after int32, limit 
 	err = s.core.View(ctx, func(t *txn.Tx) error {
 		out = nil
 		last := after
-		return ofJob(t, id, qHistory, func(r sqldb.Row) error {
+		if err := ofJob(t, id, qHistory, func(r sqldb.Row) error {
 			a := jobview.ScanHistory(r)
 			a.Dropped, last = a.Seq-last-1, a.Seq
 			out = append(out, a)
 			return nil
-		}, int64(after), cmp.Or(limit, 100))
+		}, int64(after), cmp.Or(limit, 100)); err != nil {
+			return err
+		}
+		return errordetail.OfHistory(t, id, out)
 	})
 	return out, err
 }

@@ -1,8 +1,12 @@
 package query
 
 import (
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/counters"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobview"
 )
+
+// CheckCounts is the name of the check of the maintained numbers of jobs.
+const CheckCounts = "counts-kept"
 
 // CheckOverdue is the name of the check that fails in a store that no process has used for a while.
 const CheckOverdue = "nothing-overdue"
@@ -38,9 +42,11 @@ var (
 	byHistory  = byNumber("sj_history", "job")
 	byLog      = byNumber("sj_log", "job")
 	byData     = byNumber("sj_data", "job")
+	byDetail   = byNumber("sj_error_detail", "job")
 	byEdge     = byNumber("sj_edge", "child")
 	byChild    = byNumber("sj_child", "parent")
 	byWorkflow = byNumber("sj_workflow", "id")
+	byTagged   = byNumber("sj_tag", "job")
 	byMember   = byNumber("sj_member", "job")
 	byKey      = slicing{"select kind, key from sj_key where (kind, key) > ($1, $2) order by kind, key limit $3", true}
 )
@@ -61,6 +67,11 @@ var checks = []check{
 		`select l.id, 'has no job' from sj_live l where $1 < l.id and l.id <= $2 and not exists (select 1 from sj_job j where j.id = l.id)`},
 	{"final-has-job", "a final row has a job", byFinal,
 		`select f.id, 'has no job' from sj_final f where $1 < f.id and f.id <= $2 and not exists (select 1 from sj_job j where j.id = f.id)`},
+	{"tags-listed", "the rows of a job's tags are the tags in its list", byJob,
+		`select j.id, 'has the tags ' || j.tags || ' and ' || count(g.tag) || ' rows of them' from sj_job j left join sj_tag g on g.job = j.id
+		where $1 < j.id and j.id <= $2 and (j.tags <> '' or g.tag is not null) group by j.id, j.tags
+		having 2 * count(g.tag) <> length(j.tags) - length(replace(j.tags, '"', '')) or count(case when j.tags like '%"' || replace(g.tag, '_', '!_') || '"%' escape '!' then 1 end) <> count(g.tag)`},
+	{"tag-has-job", "a tag belongs to a job", byTagged, `select g.job, 'has the tag ' || g.tag || ' and no job' from sj_tag g where $1 < g.job and g.job <= $2 and not exists (select 1 from sj_job j where j.id = g.job)`},
 	{"live-state", "the table of live jobs contains live states only", byLive,
 		`select id, 'live with state ' || state from sj_live where $1 < id and id <= $2 and state not between 1 and 6`},
 	{"final-state", "the table of final jobs contains completed, failed and cancelled jobs only", byFinal,
@@ -179,6 +190,7 @@ var checks = []check{
 		`select l.id, 'stands in lane ' || l.lane from sj_live l join sj_job j on j.id = l.id join sj_queue q on q.name = l.queue
 		where $1 < l.id and l.id <= $2 and q.reshape < 0 and l.state in (1, 2, 3, 6) and l.resumed = 0 and l.lane <> case when q.counted = 0 then '' when l.weight = 0 then '0'
 		when q.grouped = 1 then ':' || j.grp else '-' end`},
+	{CheckCounts, "the maintained numbers of jobs are those of a recount", whole, counters.Check},
 	{"token-of-server", "an access token has the hash of a secret and an expiry time", whole,
 		`select 0, 'token ' || id || ' has a hash of ' || length(hash) || ' bytes' from sj_access where length(hash) <> 32 or expires_us <= 0`},
 	{"schedule-has-tick", "a schedule that is not paused and has not ended is due at its next tick, or later while something holds it back", whole,
@@ -212,4 +224,6 @@ var checks = []check{
 		`select x.job, 'has log and no job' from sj_log x where $1 < x.job and x.job <= $2 and not exists (select 1 from sj_job j where j.id = x.job)`},
 	{"rows-have-job", "every row of history, log and data belongs to a job", byData,
 		`select x.job, 'has data and no job' from sj_data x where $1 < x.job and x.job <= $2 and not exists (select 1 from sj_job j where j.id = x.job)`},
+	{"rows-have-job", "every row of history, log and data belongs to a job", byDetail,
+		`select x.job, 'has the detail of an error and no job' from sj_error_detail x where $1 < x.job and x.job <= $2 and not exists (select 1 from sj_job j where j.id = x.job)`},
 }

@@ -22,8 +22,7 @@ const (
 	qQueues    = `select name, settings, flow, seq, declared, operator, revision from sj_queue order by seq, name`
 )
 
-// Queues lists queues with counts; see driver.Store. It counts rows, so it costs time in proportion
-// to the jobs stored.
+// Queues lists queues with counts; see driver.Store.
 func (s *Reader) Queues(ctx context.Context, names ...string) ([]sojourn.QueueStatus, error) {
 	var out []sojourn.QueueStatus
 	err := s.core.View(ctx, func(t *txn.Tx) error {
@@ -31,12 +30,12 @@ func (s *Reader) Queues(ctx context.Context, names ...string) ([]sojourn.QueueSt
 		if out, err = QueuesOf(t, names...); err != nil {
 			return err
 		}
-		return countQueues(t, out)
+		return countQueues(t, out, names...)
 	})
 	return out, err
 }
 
-// ListQueues lists a page of queues with counts; see sojourn.Store. Like Queues it counts rows.
+// ListQueues lists a page of queues with counts; see sojourn.Store.
 func (s *Reader) ListQueues(ctx context.Context, after string, limit int) (sojourn.Page[sojourn.QueueStatus], error) {
 	var p sojourn.Page[sojourn.QueueStatus]
 	if limit < 0 || limit > sojourn.MaxFind {
@@ -47,7 +46,11 @@ func (s *Reader) ListQueues(ctx context.Context, after string, limit int) (sojou
 		if err := pageOfQueues(t, access.CallerOf(ctx), after, cmp.Or(limit, 100), &p); err != nil || len(p.Items) == 0 {
 			return err
 		}
-		return countQueues(t, p.Items)
+		var names []string
+		for _, item := range p.Items {
+			names = append(names, item.Name)
+		}
+		return countQueues(t, p.Items, names...)
 	})
 	return p, err
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/gate"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/lifecycle"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/presence"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 	"github.com/sojourn-queue/sojourn/rules"
 )
@@ -205,7 +206,7 @@ func whyBehind(w *sojourn.Why, a *gate.Admission, e *gate.Candidate) error {
 func noWorker(t *txn.Tx, queue, kind string) (bool, error) {
 	none := true
 	err := t.Read(qAskers, func(r sqldb.Row) error {
-		var a txn.Subscription
+		var a presence.Subscription
 		err := json.Unmarshal([]byte(r.Text(0)), &a)
 		none = none && !(slices.Contains(a.Queues, queue) && slices.Contains(a.Kinds, kind))
 		return err

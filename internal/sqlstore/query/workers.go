@@ -10,6 +10,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/presence"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 )
 
@@ -43,7 +44,7 @@ func ListWorkers(t *txn.Tx, after string, limit int, ids []string) ([]sojourn.Wo
 	}
 	since := t.Now - sojourn.WorkerLife.Microseconds()
 	if err := t.Read(qWorkers, func(r sqldb.Row) error {
-		var a txn.Subscription
+		var a presence.Subscription
 		w := worker(r.Text(0))
 		w.SeenAt, w.Drained = jobrow.Time(r.Int(2)), r.Int(3) != 0
 		err := json.Unmarshal([]byte(r.Text(1)), &a)
@@ -74,11 +75,11 @@ func ListWorkers(t *txn.Tx, after string, limit int, ids []string) ([]sojourn.Wo
 }
 
 // note adds the name, queues and kinds that a worker claims.
-func note(w *sojourn.WorkerStatus, a txn.Subscription) {
+func note(w *sojourn.WorkerStatus, a presence.Subscription) {
 	if a.Name != "" {
 		w.Name = a.Name
 	}
-	w.Queues, w.Kinds = append([]string{}, txn.Union(w.Queues, a.Queues)...), append([]string{}, txn.Union(w.Kinds, a.Kinds)...)
+	w.Queues, w.Kinds = append([]string{}, presence.Union(w.Queues, a.Queues)...), append([]string{}, presence.Union(w.Kinds, a.Kinds)...)
 }
 
 // page returns the workers of one page, with their jobs if ids were given.

@@ -74,7 +74,6 @@ const (
 	// qNamed selects the rows of the jobs named by responses and by leases.
 	qNamed = ` from sj_live l join sj_job j on j.id = l.id where l.id in (ints($1) union
 		select k.job from sj_key k where (k.kind, k.key) in (rows($2 text, $3 text))) order by l.id /*lock l*/`
-	qAttached = `select job, seq, key, failed, reason, error, wait from sj_response where job in (ints($1)) and job > 0 and outcome = 2 order by seq`
 )
 
 // TextMessages names the statement that finds message ids, for Dialect.Over: PostgreSQL numbers the
@@ -214,11 +213,7 @@ func (b *batch) readAttached() error {
 	if len(keepers) == 0 {
 		return nil
 	}
-	return b.Read(qAttached, func(row sqldb.Row) error {
-		id := sojourn.ID(row.Int(0))
-		b.attached[id] = append(b.attached[id], lifecycle.ScanAttached(row, 1))
-		return nil
-	}, keepers)
+	return b.Read(lifecycle.QAttached, lifecycle.ScanAttached(b.attached), keepers)
 }
 
 // Run decides the responses in turn.

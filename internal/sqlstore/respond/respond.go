@@ -20,6 +20,7 @@ type Responder struct {
 // NewResponder makes the responder of one store.
 func NewResponder(c *txn.Core) *Responder {
 	return &Responder{core: c, Op: &txn.Op[[]sojourn.Response, answer]{Name: "respond", Class: groupcommit.Finish, Locks: true,
+		Ends:  func([]sojourn.Response, int) bool { return c.DB.Dialect().Concurrent },
 		Begin: func(t *txn.Tx, requests [][]sojourn.Response) txn.Batch[answer] { return newBatch(t, requests) }}}
 }
 

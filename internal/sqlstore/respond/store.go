@@ -75,6 +75,7 @@ func outcomeFor(t *txn.Tx, r *sojourn.Response, l *jobrow.Row, to target) int64 
 
 // attach attaches a response to its job, and matches.
 func (b *batch) attach(l *jobrow.Row, s *txn.PendingResponse) error {
+	_, leased := b.Loaded.Leased[l.ID]
 	now := *l
 	now.Kept++
 	attached := append(b.attached[l.ID], rules.KeptResponse{Seq: s.Seq, Key: s.In.Key, Failed: s.In.Failed, Reason: s.Reason, Error: s.ErrText,
@@ -89,6 +90,8 @@ func (b *batch) attach(l *jobrow.Row, s *txn.PendingResponse) error {
 	b.rows[l.ID], b.attached[l.ID] = after, attached
 	if after.State.Final() {
 		b.rows[l.ID], b.attached[l.ID] = nil, nil
+	} else if leased { // the end of its step, which comes later in this transaction, reads it no more
+		b.Loaded.Leased[l.ID] = after
 	}
 	return nil
 }

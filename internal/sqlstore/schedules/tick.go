@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/json"
 	"slices"
 	"time"
 
@@ -31,7 +30,6 @@ const (
 	// qLiveJobs finds the jobs of a schedule that have not ended, among the last ones. The bound
 	// keeps the cost of a tick independent of how many final jobs are kept.
 	qLiveJobs = `select l.id from (select job from sj_tick where schedule = $1 order by tick_us desc limit $2) k join sj_live l on l.id = k.job order by l.id`
-	qToken    = `select grants, expires_us, revoked_us from sj_access where id = $1`
 )
 
 // When a schedule that something holds back is looked at again.
@@ -242,22 +240,12 @@ func pausedIn(t *txn.Tx, queue, kind string) (bool, error) {
 
 // ownerOf is the caller on whose behalf a schedule runs, with the grants that its token has now.
 // problem says why it may not run.
-func ownerOf(t *txn.Tx, d *row) (c *access.Caller, problem string, err error) {
-	if d.owner == "" {
-		return nil, "", nil
-	}
-	var token access.Token
-	err = t.Read(qToken, func(r sqldb.Row) error {
-		token = access.Token{ID: d.owner, ExpiresAt: jobrow.Time(r.Int(1)), RevokedAt: jobrow.Time(r.Int(2))}
-		return json.Unmarshal([]byte(r.Text(0)), &token.Grants)
-	}, d.owner)
-	c = &access.Caller{Token: d.owner, Grants: token.Grants}
+func ownerOf(t *txn.Tx, d *row) (_ *access.Caller, problem string, _ error) {
+	c, good, err := txn.OwnerOf(t, d.owner)
 	switch {
 	case err != nil:
-	case token.ID == "":
-		problem = "the access token " + d.owner + " that has set this schedule does not exist; set it again with another one"
-	case !token.Good(jobrow.Time(t.Now)):
-		problem = "the access token " + d.owner + " that has set this schedule is revoked or has expired; set it again with another one"
+	case !good:
+		problem = "the access token " + d.owner + " that has set this schedule does not exist, is revoked or has expired; set it again with another one"
 	case !c.Allows(access.VerbEnqueue, d.queue, d.kind):
 		problem = "the access token " + d.owner + " that has set this schedule has no grant to enqueue in queue " + d.queue + " any more"
 	}

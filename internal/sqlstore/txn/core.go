@@ -12,6 +12,7 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/clock"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/presence"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/vacuum"
 	"github.com/sojourn-queue/sojourn/throttle"
 )
@@ -40,6 +41,10 @@ type Config struct {
 	// queue; nil: this process knows no rules.
 	Throttlers map[string]throttle.Throttler
 	Rules      func(text string) (throttle.Throttler, error)
+
+	// How many days of statistics are kept, and of their histograms, today included; 0 = the
+	// defaults of package statistics.
+	StatisticsDays, HistogramDays int
 
 	Without Without // optimisations that are off
 	// Spoils is asked before a cached value of a kind is used in a first try: true makes the copy
@@ -74,7 +79,7 @@ type Core struct {
 	closing  sync.Once
 
 	dead    vacuum.Trigger
-	Workers Workers
+	Workers presence.Workers
 	Caches  Caches
 }
 

@@ -21,7 +21,7 @@
 // commits. Then the caches learn from the Tx, and its Events are published
 // (docs/internals/engine.md#the-flow-of-a-write).
 //
-// Core, Op, Workers and the caches are safe for concurrent use. A Tx, its batches and its requests
+// Core, Op and the caches are safe for concurrent use. A Tx, its batches and its requests
 // belong to one goroutine at a time.
 //
 // Names of statements that other packages run or replace begin with Q; those that begin with Text

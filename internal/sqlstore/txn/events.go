@@ -4,24 +4,37 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
 )
 
 // Events is what happens after the commit: hints for blocked calls, work that needs the committed
 // rows, and counts.
 type Events struct {
-	Ready   map[QueueKind]int // jobs that became claimable
-	Freed   map[string]int    // weight that was returned, by queue
-	Final   []sojourn.ID      // jobs that became final
-	Ended   [][2]*jobrow.Row  // those of them with edges: their rows before and after; see package edge
-	Members []*jobrow.Row     // members of workflows that have ended; see package member
-	Moved   []*jobrow.Row     // members of workflows that are in other queues now
-	Polls   []Poll            // poll steps that were planned
-	Due     int64             // the earliest wake_at that was written, microseconds; 0 = none
-	Recheck []KindKey         // see NoteRecheck
-	After   []func()          // functions to call
-	Dead    int               // dead tuples that it leaves in sj_live
-	Foreign bool              // another connection has committed since the transaction before
+	Ready    map[QueueKind]int      // jobs that became claimable
+	Freed    map[string]int         // weight that was returned, by queue
+	Final    []sojourn.ID           // jobs that became final
+	Ended    [][2]*jobrow.Row       // those of them with edges: their rows before and after; see package edge
+	Cascades map[sojourn.ID]Cascade // ends whose call says what becomes of dependents
+	Members  []*jobrow.Row          // members of workflows that have ended; see package member
+	Moved    []*jobrow.Row          // members of workflows that are in other queues now
+	Polls    []Poll                 // poll steps that were planned
+	Due      int64                  // the earliest wake_at that was written, microseconds; 0 = none
+	Recheck  []KindKey              // see NoteRecheck
+	After    []func()               // functions to call
+	Ending   []func(*Tx)            // functions that add to the write set, called before it is sent at the end
+	Failures any                    // counts of failures; see package failure
+	Dead     int                    // dead tuples that it leaves in sj_live
+	Counted  int                    // rows that it adds to sj_count_change
+	Measured int                    // rows that it adds to sj_stat_change
+	Foreign  bool                   // another connection has committed since the transaction before
+}
+
+// Cascade is what a cancel or purge says about dependents that would wait for ever. It counts for
+// the dependents of each job that ends by it.
+type Cascade struct {
+	Dependents string // as in sojourn.Edit
+	Caller     *access.Caller
 }
 
 // Poll is the next poll step of a job, at a time in microseconds.

@@ -7,6 +7,7 @@ import (
 	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobstat"
 )
 
 // PendingInsert is the insert of a live row for a job that this transaction stores. Until it is
@@ -22,6 +23,7 @@ type PendingInsert struct {
 // next flush sends it, unless HoldInserts is set.
 func (t *Tx) AddInsert(l *jobrow.Row, c JobColumns) {
 	l.UpdatedAt = max(t.Now, l.UpdatedAt)
+	l.BornAt = l.UpdatedAt
 	l.SetWakeAt()
 	t.Writes.Inserts = append(t.Writes.Inserts, PendingInsert{Now: l, columns: c})
 }
@@ -31,8 +33,11 @@ func (t *Tx) AddInsert(l *jobrow.Row, c JobColumns) {
 func (t *Tx) InsertLive(ls []*jobrow.Row) {
 	for _, l := range ls {
 		l.UpdatedAt = max(t.Now, l.UpdatedAt)
+		l.BornAt = l.UpdatedAt
 		l.SetWakeAt()
 		t.NoteChange(l)
+		t.Counts.Stored(l)
+		t.Stats.Count(l.Queue, l.Kind, jobstat.Redriven, 1)
 	}
 	t.addInsert(&jobrow.InsertLinked, ls)
 }
@@ -109,6 +114,8 @@ func (t *Tx) flushInserts(rows []PendingInsert) {
 	var waiting, linked, started []*jobrow.Row
 	for _, f := range rows {
 		t.NoteChange(f.Now)
+		t.Counts.Stored(f.Now)
+		t.Stats.Count(f.Now.Queue, f.Now.Kind, jobstat.Enqueued, 1)
 		if f.started {
 			t.Cache.Changed = append(t.Cache.Changed, f.Now)
 			started = append(started, f.Now)

@@ -26,6 +26,7 @@ func (t *Tx) Save(was, l *jobrow.Row) error {
 		p.SaveOf = map[sojourn.ID]int{}
 	}
 	t.AddWeight(was, l, l.Held)
+	t.Counts.Moved(was, l, l.Held)
 	p.SaveOf[l.ID] = len(p.Saves)
 	p.Saves = append(p.Saves, savedRow{state: state, epoch: epoch, now: l})
 	t.NoteChange(l)

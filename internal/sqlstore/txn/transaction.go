@@ -4,7 +4,10 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/clock"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobcount"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobstat"
+	"github.com/sojourn-queue/sojourn/rules"
 )
 
 // Tx is one transaction of the store. The requests that share it add their writes to its write set,
@@ -28,6 +31,9 @@ type Tx struct {
 	Cache  CacheUse
 	Queues QueueUse
 	Events Events
+	Counts jobcount.Changes // End writes them
+	Stats  jobstat.Changes  // End writes them
+	ending bool             // End runs: the next flush is the last one
 }
 
 // FirstMessage has the batches of requests whose reads were prefetched, see Tx.Prefetch.
@@ -41,15 +47,16 @@ type FirstMessage struct {
 type Loaded struct {
 	Leased        map[sojourn.ID]*jobrow.Row // rows of leases that have not changed since; nil: not live
 	Queues        map[string]QueueRow        // queues as placeRow has read them, since a row was locked last
-	Waits         WaitReads                  // for finishes that begin a wait
+	Waits         WaitReads                  // for finishes
 	Types         jobrow.ContentTypes        // of jobs that get bytes without a content type
 	ClosedWindows map[string]error           // windows that have refused a job, see gate.CheckWindows
 }
 
-// WaitReads holds prefetched reads for the steps of a transaction that begin to wait.
+// WaitReads holds reads for all steps that a transaction ends, so that no step needs a flush.
 type WaitReads struct {
-	Keys         map[sojourn.ID][]string // keys of earlier waits, by job
-	NothingEarly map[KindKey]bool        // keys without an early response
+	Keys         map[sojourn.ID][]string             // keys of earlier waits, of jobs that begin to wait
+	NothingEarly map[KindKey]bool                    // keys without an early response
+	Attached     map[sojourn.ID][]rules.KeptResponse // attached responses, of jobs that have some
 }
 
 // CacheUse holds the cached values that a transaction uses, and the values to cache after
@@ -77,7 +84,8 @@ type QueueUse struct {
 // NewTx makes a transaction whose Reading is not set yet, over a connection in which the database
 // has begun one.
 func (s *Core) NewTx(c sqldb.Conn) *Tx {
-	return &Tx{Conn: c, Core: s, Events: Events{Ready: map[QueueKind]int{}, Freed: map[string]int{}}}
+	return &Tx{Conn: c, Core: s, Events: Events{Ready: map[QueueKind]int{}, Freed: map[string]int{}, Cascades: map[sojourn.ID]Cascade{}},
+		Counts: jobcount.Changes{Off: s.Cfg.Without.Counts}, Stats: jobstat.Changes{Off: s.Cfg.Without.Statistics}}
 }
 
 // Begin makes a transaction and reads the clock.
@@ -165,7 +173,11 @@ func (t *Tx) WriteBulk(q string, hit func(int64), first sqldb.Ints, more ...sqld
 // End sends the pending writes, validates cached reads and assumed settings, and commits where that
 // is part of the message. Elsewhere DB.Update commits after it. Nothing may run after End.
 func (t *Tx) End() error {
+	for _, add := range t.Events.Ending {
+		add(t)
+	}
 	t.FlushWeights()
+	t.ending = true
 	if c, ok := t.Conn.(sqldb.Committer); ok {
 		return t.commitWith(c)
 	}

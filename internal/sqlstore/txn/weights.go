@@ -1,8 +1,12 @@
 package txn
 
 import (
+	"strings"
+
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobcount"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobstat"
 )
 
 // The weight in flight of a queue that counts is kept as a ledger: one row for each lane, and one
@@ -49,4 +53,49 @@ func (t *Tx) FlushWeights() {
 	}
 	t.Queues.weights = nil
 	t.AddBulk(QAddHeld, 0, "", held, queue, lane)
+}
+
+// Statements of the numbers of jobs. Where one transaction writes at a time it changes sj_count
+// itself; elsewhere it inserts into sj_count_change, so that no transaction waits for another.
+var (
+	countNames    = strings.Join(jobcount.Names, ", ")
+	qChangeCounts = `insert into sj_count_change (` + countNames + `, queue, kind) ` + jobcount.Rows()
+	qAddCounts    = `insert into sj_count as c (` + countNames + `, queue, kind) ` + jobcount.Rows() +
+		` on conflict (queue, kind) do update set ` + jobcount.Each(", ", func(n string) string { return n + " = c." + n + " + excluded." + n })
+	qDropCounts = `delete from sj_count where queue = $1 and kind = $2 and ` + jobcount.Each(" and ", func(n string) string { return n + " = 0" })
+)
+
+// WriteCounts adds the changes of the numbers of jobs so far to the write set: at the end of a
+// transaction, and before it compares them with the jobs.
+func WriteCounts(t *Tx) {
+	rows := t.Counts.Take()
+	if len(rows) > 0 && t.Concurrent() {
+		t.Events.Counted += len(rows)
+		t.AddColumns(qChangeCounts, 0, "", jobcount.Columns(rows))
+		return
+	}
+	FoldCounts(t, rows)
+}
+
+// FoldCounts adds changes to sj_count, without rows for queues and kinds that have no job left.
+func FoldCounts(t *Tx, rows []jobcount.Change) {
+	if len(rows) == 0 {
+		return
+	}
+	t.AddColumns(qAddCounts, 0, "", jobcount.Columns(rows))
+	for i := range rows {
+		if r := &rows[i]; r.OnlyLess() {
+			t.Add(qDropCounts, 0, "", r.Queue, r.Kind)
+		}
+	}
+}
+
+const qAddStats = `insert into sj_stat_change (day, events) values ($1, $2)`
+
+// writeStats adds the statistics of a transaction to the write set, as one row for a fold.
+func writeStats(t *Tx) {
+	if t.Stats.Any() {
+		t.Events.Measured++
+		t.Add(qAddStats, 0, "", jobstat.DayOf(t.Now), t.Stats.Take())
+	}
 }

@@ -23,13 +23,16 @@ type Without struct {
 	BatchingDelay  bool
 	FinishLane     bool
 	Signals        bool // wake-ups by the commits of other processes; polling alone is left
+	Counts         bool // maintained counts: reads count the jobs
+	// Statistics are no optimisation: without them nothing is counted. So "all" leaves them on.
+	Statistics bool
 }
 
 // Names of the switches, in the order of switches.
-var switchNames = []string{"queue-cache", "row-cache", "local-rows", "bulk-start", "prefetch", "claim-in-enqueue", "batching-delay", "finish-lane", "signals"}
+var switchNames = []string{"queue-cache", "row-cache", "local-rows", "bulk-start", "prefetch", "claim-in-enqueue", "batching-delay", "finish-lane", "signals", "counts"}
 
 func (w *Without) switches() []*bool {
-	return []*bool{&w.QueueCache, &w.RowCache, &w.LocalRows, &w.BulkStart, &w.Prefetch, &w.ClaimInEnqueue, &w.BatchingDelay, &w.FinishLane, &w.Signals}
+	return []*bool{&w.QueueCache, &w.RowCache, &w.LocalRows, &w.BulkStart, &w.Prefetch, &w.ClaimInEnqueue, &w.BatchingDelay, &w.FinishLane, &w.Signals, &w.Counts}
 }
 
 // WithoutAll has every optimisation switched off.
@@ -49,10 +52,12 @@ func ParseWithout(text string) (w Without, err error) {
 		switch {
 		case i >= 0:
 			*w.switches()[i] = true
+		case name == "statistics":
+			w.Statistics = true
 		case name == "all":
 			w = WithoutAll()
 		case name != "":
-			return w, sojourn.Invalid("without", "%.64q is not an optimisation; there are %s and all", name, strings.Join(switchNames, ", "))
+			return w, sojourn.Invalid("without", "%.64q is not an optimisation; there are %s, statistics and all", name, strings.Join(switchNames, ", "))
 		}
 	}
 	return w, nil

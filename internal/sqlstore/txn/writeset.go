@@ -46,7 +46,7 @@ type EndedRow struct {
 
 // HistoryRow is a row of the history, as it is stored.
 type HistoryRow struct {
-	Ints   [10]int64 // job, seq, generation, attempt, epoch, purpose, state, began, ended, stage
+	Ints   [11]int64 // job, seq, generation, attempt, epoch, purpose, state, began, ended, stage, failure group
 	Texts  [4]string // worker, outcome, reason, by whom
 	Failed []byte    // the error
 }
@@ -56,6 +56,11 @@ func (r *HistoryRow) None() bool { return r.Texts[1] == "" }
 
 func (p *WriteSet) empty() bool {
 	return len(p.Inserts)+len(p.Saves)+len(p.Ended)+len(p.History)+len(p.Disposed[0])+len(p.Disposed[1])+len(p.Disposed[2])+len(p.late) == 0
+}
+
+// Releases reports whether the write set changes responses that a job has taken.
+func (p *WriteSet) Releases(id sojourn.ID) bool {
+	return slices.Contains(p.Disposed[0], int64(id)) || slices.Contains(p.Disposed[1], int64(id))
 }
 
 // responseUpdates are the statements for WriteSet.Disposed.
@@ -90,7 +95,7 @@ func (t *Tx) AddColumns(q string, wanted int, raced string, s *jobrow.Columns) {
 // job, so the order among the statements does not matter. Locks are taken in the order of lock.go:
 // live rows, which were locked when they were read, then keys.
 func (t *Tx) collect() []Statement {
-	if t.Writes.empty() && t.Responses.empty() {
+	if t.Writes.empty() && t.Responses.empty() && !(t.ending && (t.Counts.Any() || t.Stats.Any())) {
 		return nil
 	}
 	p := t.Writes
@@ -113,6 +118,10 @@ func (t *Tx) collect() []Statement {
 	late := append(t.Writes.late, p.late...)
 	t.Writes.late = nil
 	t.flushInserts(p.Inserts)
+	if t.ending {
+		WriteCounts(t)
+		writeStats(t)
+	}
 	late = append(late, t.Writes.late...)
 	t.Writes = WriteSet{Inserts: t.Writes.Inserts}
 	t.Wrote = true
@@ -251,9 +260,9 @@ func (t *Tx) flushSaves(all []savedRow) {
 const (
 	qDeleteLive = `delete from sj_live /*using each*/ where id = each($1 bigint) and state = each($2 bigint) and epoch = each($3 bigint) /*hit id*/`
 	qAddFinal   = `insert into sj_final (id, state, priority, weight, run_at_us, generation, epoch, attempt, failures, crashes, history, has_data, finished_us,
-		step_epoch, purpose, began_us, stage, queue, kind, key, worker, outcome, by_whom, reason, result_type, error, result)
+		step_epoch, purpose, began_us, stage, failure, queue, kind, key, worker, outcome, by_whom, reason, result_type, error, result)
 		rows($1 bigint, $2 bigint, $3 bigint, $4 bigint, $5 bigint, $6 bigint, $7 bigint, $8 bigint, $9 bigint, $10 bigint, $11 bigint, $12 bigint, $13 bigint,
-		$14 bigint, $15 bigint, $16 bigint, $17 bigint, $18 text, $19 text, $20 text, $21 text, $22 text, $23 text, $24 text, $25 text, $26 bytea, $27 bytea)`
+		$14 bigint, $15 bigint, $16 bigint, $17 bigint, $18 bigint, $19 text, $20 text, $21 text, $22 text, $23 text, $24 text, $25 text, $26 text, $27 bytea, $28 bytea)`
 	qFreeKey = `update sj_key set live = 0, held_until_us = each($2 bigint) /*from each*/
 		where kind = each($3 text) and key = each($4 text) and job = each($1 bigint)`
 	qFreeAwaited = `update sj_key set live = 0 where job in (ints($1)) and own = 0`
@@ -267,14 +276,14 @@ func (t *Tx) flushEnded(rows []EndedRow) {
 	}
 	n := len(rows)
 	t.Events.Dead += n
-	final := jobrow.NewColumns(n, 16, 8, 2)
+	final := jobrow.NewColumns(n, 17, 8, 2)
 	var awaited sqldb.Ints
 	for i := range rows {
 		r := &rows[i]
 		l := r.Now
 		t.Cache.Changed = append(t.Cache.Changed, l)
 		final.Row(int64(l.ID)).Ints(int64(l.State), int64(l.Priority), int64(l.Weight), l.RunAt, int64(l.Generation), l.Epoch, int64(l.Attempt),
-			int64(l.Failures), int64(l.Crashes), int64(l.History), jobrow.Bit(l.HasData), r.Last.Ints[8], r.Last.Ints[4], r.Last.Ints[5], r.Last.Ints[7], int64(l.Stage))
+			int64(l.Failures), int64(l.Crashes), int64(l.History), jobrow.Bit(l.HasData), r.Last.Ints[8], r.Last.Ints[4], r.Last.Ints[5], r.Last.Ints[7], int64(l.Stage), r.Last.Ints[10])
 		final.Strings(l.Queue, l.Kind, l.Key, l.Worker, r.Last.Texts[1], r.Last.Texts[3], r.Last.Texts[2], r.ResultType).Bytes(r.Last.Failed, r.Result)
 		if r.Awaited {
 			awaited = append(awaited, int64(l.ID))
@@ -327,8 +336,8 @@ func (t *Tx) freeKeys(rows []EndedRow) {
 
 // Statements of the history.
 const (
-	qAddHistory = `insert into sj_history (job, seq, generation, attempt, epoch, purpose, state, began_us, ended_us, stage, worker, outcome, reason, by_whom, error)
-	rows($1 bigint, $2 bigint, $3 bigint, $4 bigint, $5 bigint, $6 bigint, $7 bigint, $8 bigint, $9 bigint, $10 bigint, $11 text, $12 text, $13 text, $14 text, $15 bytea)`
+	qAddHistory = `insert into sj_history (job, seq, generation, attempt, epoch, purpose, state, began_us, ended_us, stage, failure, worker, outcome, reason, by_whom, error)
+	rows($1 bigint, $2 bigint, $3 bigint, $4 bigint, $5 bigint, $6 bigint, $7 bigint, $8 bigint, $9 bigint, $10 bigint, $11 bigint, $12 text, $13 text, $14 text, $15 text, $16 bytea)`
 	// qTrimHistory deletes the one entry in excess of the first and the newest sojourn.MaxHistory.
 	qTrimHistory = `delete from sj_history /*using each*/ where job = each($1 bigint) and seq = each($2 bigint)`
 )
@@ -339,7 +348,7 @@ func (t *Tx) flushHistory(rows []HistoryRow) {
 		return
 	}
 	defer t.trimHistory(len(rows), func(i int) *HistoryRow { return &rows[i] })
-	s := jobrow.NewColumns(len(rows), 9, 4, 1)
+	s := jobrow.NewColumns(len(rows), 10, 4, 1)
 	for i := range rows {
 		r := &rows[i]
 		s.Row(r.Ints[0]).Ints(r.Ints[1:]...).Strings(r.Texts[:]...).Bytes(r.Failed)

@@ -7,6 +7,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/counters"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/query"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
@@ -21,7 +22,7 @@ const qLedgerDiff = `select lane, sum(booked), sum(held) from (
 	union all select lane, 0, held from sj_live where queue = $1 and held > 0 and lane <> '') a
 	group by lane having sum(booked) <> sum(held)`
 
-// Repair corrects the ledger of the weight in flight; see driver.Repairer.
+// Repair corrects the ledger of the weight in flight and the numbers of jobs; see driver.Repairer.
 func (s *Maintainer) Repair(ctx context.Context) (found []driver.Violation, err error) {
 	var queues []sojourn.QueueStatus
 	if err := s.core.View(ctx, func(t *txn.Tx) (err error) {
@@ -37,8 +38,22 @@ func (s *Maintainer) Repair(ctx context.Context) (found []driver.Violation, err 
 		}
 		found = append(found, corrected...)
 	}
-	return found, nil
+	corrected, err := txn.Do(ctx, s.core, recountOp, 1, struct{}{})
+	return append(found, corrected...), err
 }
+
+// recountOp corrects the maintained numbers of jobs.
+var recountOp = txn.EachOp("recount", groupcommit.Finish, func(t *txn.Tx, _ struct{}) (found []driver.Violation, err error) {
+	if t.Core.Cfg.Without.Counts {
+		return nil, nil
+	}
+	differ, err := counters.Correct(t)
+	for _, d := range differ {
+		found = append(found, driver.Violation{Check: query.CheckCounts,
+			Detail: fmt.Sprintf("queue %s, kind %s: the jobs differ from the counters by %s", d.Queue, d.Kind, d.By.String())})
+	}
+	return found, err
+})
 
 // repairOp corrects the ledger of one queue. Its lock keeps two repairs from correcting it twice.
 var repairOp = txn.EachOp("repair", groupcommit.Finish, func(t *txn.Tx, queue string) (found []driver.Violation, err error) {

@@ -9,9 +9,11 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/edge"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/errordetail"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/lifecycle"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/query"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/tag"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 	"github.com/sojourn-queue/sojourn/rules"
 )
@@ -19,7 +21,9 @@ import (
 // Final is a final job to be removed, with its columns as they were read.
 type Final struct {
 	ID, FinishedAt int64 // microseconds
+	Queue          string
 	Kind, Key      string
+	State          sojourn.State
 	Member         bool // of a workflow
 }
 
@@ -63,7 +67,7 @@ func expiredJobs(t *txn.Tx, limit int) ([]Final, error) {
 			}
 			latest := min(max(before, nth.FinishedAt), t.Now-sojourn.IDLife.Microseconds()-1)
 			if err := t.Read(qExpiredJobs, func(r sqldb.Row) error {
-				out = append(out, Final{r.Int(0), r.Int(1), r.Text(2), r.Text(3), r.Int(4) > 0})
+				out = append(out, Final{r.Int(0), r.Int(1), q.Name, r.Text(2), r.Text(3), state, r.Int(4) > 0})
 				return nil
 			}, q.Name, int64(state), latest, before, nth.FinishedAt, nth.ID, t.Now, limit-len(out)); err != nil {
 				return nil, err
@@ -108,13 +112,10 @@ var pruneOp = txn.EachOp("prune", groupcommit.Enqueue, func(t *txn.Tx, expired [
 		ids[i] = f.ID
 	}
 	named, err := edge.Named(t, ids)
-	if err == nil {
-		ids = slices.DeleteFunc(ids, func(id int64) bool { return named[id] })
-		err = edge.Forget(t, ids)
-	}
 	if err != nil {
 		return 0, err
 	}
+	var removed sqldb.Ints
 	for _, f := range expired {
 		if named[f.ID] {
 			continue
@@ -123,7 +124,13 @@ var pruneOp = txn.EachOp("prune", groupcommit.Enqueue, func(t *txn.Tx, expired [
 		if err != nil {
 			return total, err
 		}
-		total += int(n)
+		if total += int(n); n > 0 {
+			removed = append(removed, f.ID)
+		}
+	}
+	// Not those of a job that was redriven since it was found: it may have new ones.
+	if err := edge.Forget(t, removed); err != nil {
+		return total, err
 	}
 	day := sojourn.WorkerLife.Microseconds()
 	if _, err := t.Write(qOldMessages, t.Now-sojourn.DefaultInboxKeep.Microseconds(), 2*len(expired)); err != nil {
@@ -146,9 +153,11 @@ const qKeepState = `update sj_member set state = coalesce((select state from sj_
 var qRemoveRest = []string{
 	lifecycle.QForgetJob,
 	`delete from sj_job where id = $1`,
+	tag.QForget,
 	`delete from sj_history where job = $1`,
 	`delete from sj_log where job = $1`,
 	`delete from sj_data where job = $1`,
+	errordetail.QForget,
 	`delete from sj_tick where job = $1`,
 	`delete from sj_response where job = $1 and job > 0`,
 }
@@ -165,6 +174,7 @@ func Remove(t *txn.Tx, f Final) (int64, error) {
 	if err != nil || n == 0 {
 		return 0, err
 	}
+	t.Counts.Removed(f.Queue, f.Kind, f.State)
 	keys := []txn.KindKey{{Kind: f.Kind, Key: f.Key}}
 	if err := t.Read(lifecycle.QAwaitedKeys, func(r sqldb.Row) error { keys = append(keys, txn.KindKey{Kind: r.Text(0), Key: r.Text(1)}); return nil }, f.ID); err != nil {
 		return 0, err

@@ -8,10 +8,13 @@ import (
 	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/clock"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/counters"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/edge"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/failure"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/lifecycle"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/member"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/statistics"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 	"github.com/sojourn-queue/sojourn/rules"
 )
@@ -20,7 +23,8 @@ const (
 	qAnyOverdue = `select (` + edge.AnyPosted + `), (select count(*) from (select 1 from sj_live where wake_at_us <= $1 and wake_at_us < 9223372036854775807 limit 1) a)
 		+ (select count(*) from (select 1 from sj_response where expires_us > 0 and expires_us <= $1 limit 1) b),
 		(select coalesce(min(due_us), 0) from sj_schedule where due_us < 9223372036854775807),
-		` + member.AnyDue
+		` + member.AnyDue + `, (` + counters.AnyChange + `), ` + failure.AnyDue + `,
+		(select count(*) from (select 1 from sj_operation where due_us <= $1 and due_us < 9223372036854775807 limit 1) o), ` + statistics.AnyDue
 	qNextTick  = `select coalesce(min(due_us), 0) from sj_schedule where due_us < 9223372036854775807`
 	qReindexes = `select name from sj_queue where reshape >= 0`
 	qRunningOf = `select id from sj_live where wake_at_us < 9223372036854775807 and state = 4 and worker >= $1 and worker < $2 limit $3 /*lock*/`
@@ -28,15 +32,19 @@ const (
 
 // backlog is what a sweep finds to do.
 type backlog struct {
-	overdue   bool
-	workflows bool          // ends of members, or workflows that are due
-	endings   bool          // ended jobs whose dependents are not all decided
-	expired   []Final       // by retention
-	unmatched []txn.KindKey // keys that were not rechecked, because a process died
-	reindexes []string      // queues whose reindex has not ended
-	clock     string        // the record of the clock that all processes share, as stored
-	tick      int64         // when the first schedule is due; 0 = never
-	now       int64
+	overdue    bool
+	counts     bool          // changes of the numbers of jobs
+	workflows  bool          // ends of members, or workflows that are due
+	statistics bool          // statistics to add up, or old ones
+	failures   bool          // counts of failures to add up, or old groups
+	operations bool          // stored operations that are due
+	endings    bool          // ended jobs whose dependents are not all decided
+	expired    []Final       // by retention
+	unmatched  []txn.KindKey // keys that were not rechecked, because a process died
+	reindexes  []string      // queues whose reindex has not ended
+	clock      string        // the record of the clock that all processes share, as stored
+	tick       int64         // when the first schedule is due; 0 = never
+	now        int64
 }
 
 // Sweep handles overdue jobs; see driver.Store. It reads first, so that a sweep with nothing to do
@@ -75,18 +83,36 @@ func (s *Maintainer) Sweep(ctx context.Context, limit int) (driver.Swept, error)
 			return swept, err
 		}
 	}
+	if found.failures {
+		if err := s.FoldFailures(ctx); err != nil {
+			return swept, err
+		}
+	}
 	if swept.Ticks, swept.NextTick, err = s.tick(ctx, found, limit); err != nil {
 		return swept, err
 	}
 	if swept.Pruned, err = s.prune(ctx, found.expired); err != nil {
 		return swept, err
 	}
+	if found.counts {
+		if err := s.Counts.Sweep(ctx); err != nil {
+			return swept, err
+		}
+	}
+	if found.statistics {
+		if err := s.FoldStatistics(ctx); err != nil {
+			return swept, err
+		}
+	}
 	for _, queue := range found.reindexes { // the process that changed the settings may have died; last, because it may wait
 		if err := s.Reindex(ctx, queue, 1+limit/reindexRows); err != nil {
 			return swept, err
 		}
 	}
-	return swept, nil
+	if found.operations { // last, because it may take a while
+		err = s.Operate(ctx)
+	}
+	return swept, err
 }
 
 // tick handles the schedules that are due. next is the time until the first tick to come; 0 if
@@ -116,9 +142,10 @@ func (s *Maintainer) backlog(ctx context.Context, limit int) (out backlog, err e
 	err = s.core.View(ctx, func(t *txn.Tx) error {
 		out = backlog{now: t.Now}
 		if err := t.Read(qAnyOverdue, func(r sqldb.Row) error {
-			out.endings, out.overdue, out.tick, out.workflows = r.Int(0) > 0, r.Int(1) > 0, r.Int(2), r.Int(3) > 0
+			out.endings, out.overdue, out.tick, out.workflows, out.counts = r.Int(0) > 0, r.Int(1) > 0, r.Int(2), r.Int(3) > 0, r.Int(4) > 0
+			out.failures, out.operations, out.statistics = r.Int(5) > 0, r.Int(6) > 0, r.Int(7) > 0
 			return nil
-		}, t.Now); err != nil {
+		}, append([]any{t.Now}, statistics.Oldest(t)...)...); err != nil {
 			return err
 		}
 		if err := t.Read(txn.QMeta, func(r sqldb.Row) error { out.clock = r.Text(0); return nil }, clock.MetaName); err != nil {
@@ -145,7 +172,22 @@ var sweepOp = txn.EachOp("sweep", groupcommit.Claim, func(t *txn.Tx, limit int) 
 	return swept, err
 })
 
-// sweepOwners ends the leases of dead processes on this machine before they expire.
+// EndDead ends the leases of dead processes between two sweeps. What fails is left to the next
+// sweep.
+func (s *Maintainer) EndDead() {
+	ctx, cancel := context.WithTimeout(context.Background(), endDeadTime)
+	defer cancel()
+	for ctx.Err() == nil {
+		if swept, err := s.sweepOwners(ctx, sojourn.MaxBatch); err != nil || swept.Lost < sojourn.MaxBatch {
+			return
+		}
+	}
+}
+
+// endDeadTime bounds EndDead.
+const endDeadTime = 30 * time.Second
+
+// sweepOwners ends the leases of dead processes before they expire.
 func (s *Maintainer) sweepOwners(ctx context.Context, limit int) (swept driver.Swept, err error) {
 	o, ok := s.core.DB.(sqldb.Owners)
 	if !ok {
@@ -178,6 +220,11 @@ func (s *Maintainer) sweepOwners(ctx context.Context, limit int) (swept driver.S
 // ownerOp ends the leases of a dead process, whose workers are named owner.something.
 var ownerOp = txn.EachOp("owner", groupcommit.Claim, func(t *txn.Tx, owner string) (int, error) {
 	var ids sqldb.Ints
+	if v, ok := t.Core.DB.(sqldb.Verdicts); ok {
+		if dead, err := v.Confirm(t.Conn, owner); err != nil || !dead {
+			return 0, err
+		}
+	}
 	// "/" follows "." in every collation that compares bytes.
 	if err := t.Read(qRunningOf, func(r sqldb.Row) error { ids = append(ids, r.Int(0)); return nil }, owner+".", owner+"/", sojourn.MaxBatch); err != nil {
 		return 0, err

@@ -8,6 +8,7 @@ import (
 	"context"
 	"sync"
 
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/counters"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/query"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/schedules"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
@@ -20,13 +21,21 @@ type Maintainer struct {
 	hub       *wake.Hub
 	reader    *query.Reader // checks a restored copy
 	schedules *schedules.Scheduler
+	Counts    *counters.Folder
 	// Continue goes on with what other processes have left of workflows. It is set before the first
 	// sweep.
 	Continue func(context.Context) error
+	// FoldFailures adds up counts of failures. It is set before the first sweep.
+	FoldFailures func(context.Context) error
+	// FoldStatistics adds up statistics, and deletes those of old days. It is set before the first
+	// sweep.
+	FoldStatistics func(context.Context) error
+	// Operate carries out stored operations. It is set before the first sweep.
+	Operate  func(context.Context) error
 	rebasing sync.Mutex // held while leases are shifted after a step of the clock
 }
 
 // New makes a Maintainer. It wakes the claims that wait in h for what it has changed.
 func New(c *txn.Core, h *wake.Hub, r *query.Reader, s *schedules.Scheduler) *Maintainer {
-	return &Maintainer{core: c, hub: h, reader: r, schedules: s}
+	return &Maintainer{core: c, hub: h, reader: r, schedules: s, Counts: counters.NewFolder(c)}
 }

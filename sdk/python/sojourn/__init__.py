@@ -22,11 +22,15 @@ from .errors import (
 from .running import RunningJob, Stopped
 from .forms import Dependency, Enqueued, Job, NewJob, Responded, Response, Undecodable
 from .schedules import Schedule, Schedules, StoredSchedule
-from .verdicts import Advance, Await, Cancel, Fail, Hold, Retry, Snooze, Then, Verdict
+from .verdicts import Advance, Await, AwaitJobs, Cancel, Fail, Hold, Retry, Snooze, Then, Verdict
 from .worker import Worker
+from .workflows import Member, StoredMember, StoredWorkflow, Workflow, Workflows
+
+__version__ = "0.1.0"
 
 __all__ = [
-    "Advance", "Await", "Cancel", "Client", "Conflict", "Dependency", "Enqueued", "Error", "Fail", "Forbidden", "Hold", "IdExpired", "Invalid", "Job",
-    "LeaseLost", "NewJob", "NotFound", "Overloaded", "QueueFull", "Responded", "Response", "Retry", "RunningJob", "Schedule", "Schedules", "Snooze",
-    "Stopped", "StoredSchedule", "Then", "TooLarge", "Unauthorized", "Unavailable", "Undecodable", "UnknownOutcome", "Verdict", "Worker",
+    "Advance", "Await", "AwaitJobs", "Cancel", "Client", "Conflict", "Dependency", "Enqueued", "Error", "Fail", "Forbidden", "Hold", "IdExpired", "Invalid", "Job",
+    "LeaseLost", "Member", "NewJob", "NotFound", "Overloaded", "QueueFull", "Responded", "Response", "Retry", "RunningJob", "Schedule", "Schedules", "Snooze",
+    "Stopped", "StoredMember", "StoredSchedule", "StoredWorkflow", "Then", "TooLarge", "Unauthorized", "Unavailable", "Undecodable", "UnknownOutcome",
+    "Verdict", "Worker", "Workflow", "Workflows",
 ]

@@ -13,6 +13,7 @@ from .errors import Error, IdExpired, make, of_problem
 from .forms import Dependency, Duration, Enqueued, Job, NewJob, Parent, Responded, depend_forms, encode, id_of, listed, plain, seconds_text, typed, wrap
 from .schedules import Schedules
 from .transport import Transport
+from .workflows import Workflows
 
 BLOCK = 1000  # ids that are drawn at once
 PAGE = 1000  # jobs of one answer
@@ -35,6 +36,8 @@ class Client:
         self._ids = _Ids(self)
         #: The calls about schedules.
         self.schedules = Schedules(self._transport)
+        #: The calls about workflows.
+        self.workflows = Workflows(self._transport)
 
     def __enter__(self) -> "Client":
         return self
@@ -120,7 +123,8 @@ class Client:
         return found[0]
 
     def find(self, **filter: Any) -> List[Job]:
-        """Lists jobs by the fields of ``POST /v1/jobs/find``: ids, kind, key, queue, states, group, tag, reason, after, limit, newest, full, …"""
+        """Lists jobs by the fields of ``POST /v1/jobs/find``: ids, kind, key, queue, states, group, tag, reason, failure,
+        ended_after, ended_before, after, limit, newest, full, …"""
         jobs: List[Job] = self._transport.call("POST", "/v1/jobs/find", plain(filter, "filter"), safe=True,
                                                read=lambda a: [Job(j) for j in listed(a, "jobs")])
         return jobs
@@ -132,6 +136,10 @@ class Client:
     def children(self, id: int) -> List[Job]:
         """The jobs that depend on a job, complete, in the order of their ids."""
         return self._related("children_of", id)
+
+    def awaited(self, id: int) -> List[Job]:
+        """The children that a job has stored and awaits (``AwaitJobs``), complete, in the order of their ids."""
+        return self._related("awaited_by", id)
 
     def _related(self, how: str, id: int) -> List[Job]:
         out: List[Job] = []

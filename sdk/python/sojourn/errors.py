@@ -76,7 +76,7 @@ class IdExpired(Error):
 _CLASSES = {
     "invalid": Invalid, "invalid_json": Invalid, "unknown_field": Invalid, "too_deep": Invalid, "empty_body": Invalid, "malformed_json": Invalid, "trailing_data": Invalid,
     "duplicate_field": Invalid, "invalid_utf8": Invalid, "unsupported_media_type": Invalid, "weight_exceeds_limit": Invalid, "token_in_url": Invalid,
-    "too_large": TooLarge, "body_too_large": TooLarge, "conflict": Conflict, "not_found": NotFound, "lease_lost": LeaseLost,
+    "too_large": TooLarge, "body_too_large": TooLarge, "conflict": Conflict, "cycle": Conflict, "not_found": NotFound, "unknown_dependency": NotFound, "lease_lost": LeaseLost,
     "unauthorized": Unauthorized, "insufficient_scope": Forbidden, "cross_origin": Forbidden, "queue_full": QueueFull,
     "overloaded": Overloaded, "draining": Overloaded, "rate_limited": Overloaded, "unavailable": Unavailable, "closed": Unavailable, "unknown_outcome": UnknownOutcome, "id_expired": IdExpired,
 }

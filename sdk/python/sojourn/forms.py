@@ -180,7 +180,7 @@ def depend_forms(depends_on: "Sequence[Union[Parent, Dependency]]") -> List[Dict
 @dataclass
 class NewJob:
     """A job to be enqueued. ``args`` are bytes, or anything that encodes as JSON; None for none. ``depends_on`` are the jobs that it waits for: ids,
-    jobs, or a Dependency, which says more.
+    jobs, or a Dependency, which says more. ``name`` is for children, see ``AwaitJobs``.
 
     ``id`` is filled in by the first call that sends the job, so that sending the same object again means the same job.
     """
@@ -201,11 +201,12 @@ class NewJob:
     on_conflict: str = ""
     id: int = 0
     depends_on: "Sequence[Union[Parent, Dependency]]" = ()
+    name: str = ""
 
     def form(self) -> Dict[str, Any]:
         """The form in which it goes to the server."""
         out: Dict[str, Any] = {"kind": self.kind}
-        for name in ("queue", "key", "group", "on_conflict", "id"):
+        for name in ("queue", "key", "group", "on_conflict", "id", "name"):
             if getattr(self, name):
                 out[name] = getattr(self, name)
         for name in ("priority", "weight"):
@@ -297,6 +298,7 @@ class Job:
         self.content_type, self.result_type = _text(raw.get("content_type")), _text(raw.get("result_type"))
         self.raw_args, self.raw_result = _bytes(raw.get("args")), _bytes(raw.get("result"))
         self.raw_checkpoint = _bytes(raw.get("checkpoint"))
+        self.raw_error_detail = _bytes(raw.get("error_detail"))
         self.priority: int = raw.get("priority", 0)
         self.weight: int = raw.get("weight", 0)
         self.attempt: int = raw.get("attempt", 0)
@@ -306,6 +308,9 @@ class Job:
         self.stage: int = raw.get("stage", 0)
         self.epoch: int = raw.get("epoch", 0)
         self.waits_for: int = raw.get("waits_for", 0)  # of a blocked job: dependencies that are not resolved yet
+        self.name = _text(raw.get("name"))  # of a child, within its parent
+        self.children_done = bool(raw.get("children_done"))  # the children that it has stored in this stage are final
+        self.workflow, self.member = _text(raw.get("workflow")), _text(raw.get("member"))
         self.schedule = _text(raw.get("schedule"))  # that has made it, for its tick at scheduled_for
         self.scheduled_for = time_of(raw.get("scheduled_for"))
         self.progress = _text(raw.get("progress"))
@@ -328,6 +333,11 @@ class Job:
     @property
     def checkpoint(self) -> Any:
         return decode(self.raw_checkpoint, "")
+
+    @property
+    def error_detail(self) -> Any:
+        """The JSON that came with ``error``, of a job that was read with all fields."""
+        return decode(self.raw_error_detail, "")
 
     @property
     def final(self) -> bool:

@@ -122,6 +122,11 @@ class RunningJob(Job):
         for them; those that it may not read are left out."""
         return self._worker.client.parents(self.id)
 
+    def children(self) -> List[Job]:
+        """The children that this job has stored in its stage (``AwaitJobs``), with their results, in the order of their ids. The token needs
+        ``read_args`` for them; those that it may not read are left out."""
+        return self._worker.client.awaited(self.id)
+
     def _save(self, item: Dict[str, Any]) -> None:
         if self._phase != RUNNING:
             raise make("lease_lost", "the step does not own its job any more")

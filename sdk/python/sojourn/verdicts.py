@@ -92,6 +92,27 @@ class Then(Verdict):
         return dict(self.fields, type="completed", next=self.next)
 
 
+class AwaitJobs(Verdict):
+    """Store children and park the job until all of them are final, in whatever state. It holds no worker and no weight meanwhile. The handler then
+    runs again with ``job.children_done``: look at it first. ``job.children()`` has the results.
+
+    A child is known by its ``name``, by default its place ("0", "1", …), within the stage of the job: a step that runs again stores none twice. At
+    most 1,000 children. ``within`` bounds the wait (default: the attempt's timeout).
+    """
+
+    def __init__(self, *children: NewJob, within: Optional[Duration] = None) -> None:
+        super().__init__("await jobs")
+        if len(children) > MAX_NEXT:
+            raise make("invalid", "%d jobs exceed the limit of %d" % (len(children), MAX_NEXT), field="children")
+        self.next = [dict(j.form(), name=j.name or str(i)) for i, j in enumerate(children)]
+        if len({j["name"] for j in self.next}) < len(self.next):
+            raise make("invalid", "two children have the same name", field="name")
+        self.wait = {} if within is None else {"within": seconds_text(within, "within")}
+
+    def outcome(self) -> Dict[str, Any]:
+        return {"type": "await_jobs", "wait": self.wait, "next": self.next}
+
+
 class Advance(Verdict):
     """End this stage of the job and go on with the next one, in a queue (default: the same). The job keeps its id, key, args and history, and
     ``job.stage`` rises by one; attempts count anew. ``checkpoint`` replaces the checkpoint, if it is given."""
@@ -111,14 +132,16 @@ class Advance(Verdict):
 
 
 class _Failure(Verdict):
-    def __init__(self, message: str = "", *, reason: str = "", result: Any = None, checkpoint: Any = None) -> None:
+    def __init__(self, message: str = "", *, reason: str = "", result: Any = None, checkpoint: Any = None, detail: Any = None) -> None:
         super().__init__(message)
         self.message, self.reason, self.fields = message, reason, details(result, checkpoint)
+        if detail is not None:
+            self.fields["error_detail"] = wrap(dumps(detail, "detail"))
 
 
 class Fail(_Failure):
     """Fail the job for good, whatever attempts remain. ``reason`` is the short stable class by which failures are grouped. ``result`` and
-    ``checkpoint`` are stored with the job, as details."""
+    ``checkpoint`` are stored with the job. ``detail`` is stored with the error: anything that encodes as JSON, of at most 64 KiB."""
 
     def outcome(self) -> Dict[str, Any]:
         return dict(self.fields, type="abort", reason=self.reason, error=self.message)
@@ -137,12 +160,13 @@ class Retry(_Failure):
     ``again=True`` asks for a fresh request: the answer in hand is put down, and the next attempt runs without it.
     """
 
-    def __init__(self, message: str = "", *, after: Optional[Duration] = None, reason: str = "", again: bool = False) -> None:
-        super().__init__(message, reason=reason)
+    def __init__(self, message: str = "", *, after: Optional[Duration] = None, reason: str = "", again: bool = False,
+                 detail: Any = None) -> None:
+        super().__init__(message, reason=reason, detail=detail)
         self.verdict: Dict[str, Any] = {"again": True} if again else {}
         if after is not None:
             text = seconds_text(after, "after")
             self.verdict["delay"] = "now" if text == "0s" else text  # 0 would mean the stored backoff
 
     def outcome(self) -> Dict[str, Any]:
-        return {"type": "error", "reason": self.reason or "retry", "error": self.message, "verdict": self.verdict}
+        return dict(self.fields, type="error", reason=self.reason or "retry", error=self.message, verdict=self.verdict)

@@ -373,7 +373,7 @@ class Worker:
             return {"type": "completed", "result": wrap(b), "result_type": content_type}
         except BaseException as e:
             outcome = _outcome_of(e)
-        return _ended(job, outcome) if outcome["type"] == "error" else outcome
+        return _ended(job, outcome) if outcome["type"] == "error" else _follow(job, outcome)
 
     def _await(self, job: RunningJob, awaitable: Awaitable[Any]) -> Any:
         """Runs a coroutine in the worker's event loop. It is cancelled when the job should stop."""
@@ -423,13 +423,15 @@ class Worker:
                 limit = max(self.lease / 2, 1)
                 if until is not None:
                     limit = min(limit, max(until - time.monotonic(), 0.1))
-                lost, refusal = self.client._transport.call("POST", "/v1/finish", {"outcomes": [outcome]}, safe=True, retry_for=0,
+                lost, refusal, state = self.client._transport.call("POST", "/v1/finish", {"outcomes": [outcome]}, safe=True, retry_for=0,
                                                             timeout=limit, read=_finished)
                 if refusal and (refusal.retryable or isinstance(refusal, LeaseLost)):
                     raise refusal
                 if lost:
                     log.warning("sojourn: job %d: the lease is lost: %s", job.id, lost)
                 if not refusal:
+                    if not lost:
+                        _log_failure(job, outcome, state)
                     return
                 code, text = refusal.code, said(refusal)  # of this outcome, whatever the code is
             except LeaseLost as e:
@@ -493,15 +495,26 @@ def _soon(loop: asyncio.AbstractEventLoop, fn: Callable[[], None]) -> None:
         pass
 
 
-def _finished(answer: Any) -> "tuple[str, Optional[Error]]":
-    """Of an answer to one outcome: why the lease was lost, if it was, and why the outcome was refused. ValueError if the answer is not ours."""
+def _finished(answer: Any) -> "tuple[str, Optional[Error], str]":
+    """Of an answer to one outcome: why the lease was lost, if it was, why the outcome was refused, and the state of the job. ValueError if the
+    answer is not ours."""
     one = listed(answer, "outcomes", 1)[0]
     status = typed(one["status"], str)
     if status == "refused":
-        return "", of_problem(one["error"])
+        return "", of_problem(one["error"]), ""
     if status not in ("applied", "repeated", "lost"):
         raise ValueError("an outcome is not %.64r" % status)
-    return (str(one.get("reason") or "ended") if status == "lost" else ""), None
+    return (str(one.get("reason") or "ended") if status == "lost" else ""), None, str(one.get("state") or "")
+
+
+def _log_failure(job: RunningJob, outcome: Dict[str, Any], state: str) -> None:
+    """Logs an attempt that the server has accepted as failed, once: as an error if the job has failed for good, else as a warning. The
+    history of the job has the whole error with its traceback."""
+    if outcome["type"] not in ("error", "abort", "undecodable"):
+        return
+    level, message = (logging.ERROR, "a job failed") if state == "failed" else (logging.WARNING, "an attempt failed")
+    log.log(level, "sojourn: %s: kind=%s queue=%s job=%d attempt=%d reason=%s state=%s error=%s", message, job.kind, job.queue, job.id, job.attempt,
+            outcome.get("reason", ""), state, str(outcome.get("error", "")).partition("\n")[0])
 
 
 def _outcome_of(e: BaseException) -> Dict[str, Any]:
@@ -521,6 +534,14 @@ def _text_of(e: BaseException) -> str:
     except BaseException:
         trace = ""
     return "%s: %s\n" % (type(e).__name__, said(e)[:MAX_TEXT // 2]) + trace[-MAX_TEXT // 2:]
+
+
+def _follow(job: RunningJob, outcome: Dict[str, Any]) -> Dict[str, Any]:
+    """Gives the jobs that follow, and children, the trace context of the job, if they have none."""
+    trace = {k: job.meta[k] for k in ("traceparent", "tracestate") if k in job.meta}
+    if "traceparent" not in trace or not outcome.get("next"):
+        return outcome
+    return dict(outcome, next=[n if "traceparent" in n.get("meta", {}) else dict(n, meta={**n.get("meta", {}), **trace}) for n in outcome["next"]])
 
 
 def _ended(job: RunningJob, outcome: Dict[str, Any]) -> Dict[str, Any]:

@@ -110,10 +110,15 @@ class Driver:
         return job.checkpoint
 
     def detailed(self, job: sojourn.RunningJob) -> None:
-        raise sojourn.Fail("no stock", reason="declined", result={"left": 0}, checkpoint={"row": 17})
+        raise sojourn.Fail("no stock", reason="declined", result={"left": 0}, checkpoint={"row": 17}, detail={"sku": 4})
 
     def collect(self, job: sojourn.RunningJob) -> Any:
         return [p.result for p in job.parents()]
+
+    def split(self, job: sojourn.RunningJob) -> Any:
+        if not job.children_done:
+            raise sojourn.AwaitJobs(*(sojourn.NewJob("echo", part, name=part) for part in job.args), within=60)
+        return [[c.name, c.result] for c in job.children()]
 
     def refused(self, job: sojourn.RunningJob) -> Any:
         if job.epoch == 1:
@@ -162,6 +167,23 @@ class Driver:
         if s["how"] == "run":
             self.ids[s["as"]] = out
         return [d.name for d in out] if s["how"] == "list" else out
+
+    def do_workflow(self, s: Dict[str, Any]) -> Any:
+        calls = self.client.workflows
+        if s["how"] in ("start", "append"):
+            members = [sojourn.Member(m["name"], self.new(m["job"]), m.get("after", ()), m.get("on_failure", {})) for m in s["members"]]
+            if s["how"] == "append":
+                return calls.append(s["name"], *members)
+            w = sojourn.Workflow(s["name"], members, open=s.get("open", False), on_end=self.new(s["on_end"]) if "on_end" in s else None)
+            return calls.start(w)
+        if s["how"] in ("cancel", "redrive"):
+            return getattr(calls, s["how"])(s["name"], s.get("reason", ""))
+        if s["how"] == "wait":
+            return calls.wait(s["name"], timeout=PATIENCE)
+        out = getattr(calls, s["how"])(s["name"])
+        if s["how"] == "members":
+            return [m.name + " " + m.state for m in out]
+        return [w.name for w in out] if s["how"] == "list" else out
 
     def do_unauthorized(self, s: Dict[str, Any]) -> Any:
         return sojourn.Client(self.url, token="sj_wrong").get(1)
@@ -226,7 +248,7 @@ class Driver:
     def do_start(self, s: Dict[str, Any]) -> Any:
         self.worker = sojourn.Worker(self.client, **s["worker"])
         for kind in ("echo", "line", "steps", "ask", "choose", "both", "named", "flaky", "doomed", "broken", "held", "snoozer", "huge", "endless",
-                     "taken", "follow", "staged", "detailed", "collect", "refused"):
+                     "taken", "follow", "staged", "detailed", "collect", "refused", "split"):
             self.worker.handle(kind, getattr(self, kind))
         self.thread = threading.Thread(target=self.worker.run)
         self.thread.start()
@@ -266,6 +288,8 @@ def compare(got: Any, want: Any) -> None:
                 g = (got.raw_result or b"").decode()
             elif name == "checkpoint_json":
                 g = (got.raw_checkpoint or b"").decode()
+            elif name == "error_detail_json":
+                g = (got.raw_error_detail or b"").decode()
             elif name == "next" and isinstance(got, sojourn.StoredSchedule):
                 g = len(got.next)
             elif name == "result_base64":

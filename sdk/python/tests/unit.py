@@ -140,6 +140,37 @@ def test_exceptions_that_fail() -> None:
         assert w.done("probe").result == "here"  # the one slot is free
 
 
+def test_failures_are_logged() -> None:
+    records: List[logging.LogRecord] = []
+
+    class Kept(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            records.append(record)
+
+    def failing(job: sojourn.RunningJob) -> None:
+        raise ValueError("gateway down")
+    logger, kept = logging.getLogger("sojourn"), Kept()
+    logger.addHandler(kept)
+    logger.setLevel(logging.WARNING)
+    logger.propagate = False
+    w = Working("logged")
+    w.worker.handle("failing", failing)
+    try:
+        with w:
+            job = w.done("failing", policy={"max_attempts": 2, "backoff": {"first": "0.01s"}})
+            w.done("probe")
+    finally:
+        logger.removeHandler(kept)
+        logger.setLevel(logging.CRITICAL)
+        logger.propagate = True
+    lines = [(r.levelname, r.getMessage().split(" error=")[0]) for r in records if "job=%d " % job.id in r.getMessage()]
+    assert lines == [
+        ("WARNING", "sojourn: an attempt failed: kind=failing queue=logged job=%d attempt=1 reason=ValueError state=scheduled" % job.id),
+        ("ERROR", "sojourn: a job failed: kind=failing queue=logged job=%d attempt=2 reason=ValueError state=failed" % job.id),
+    ], lines
+    assert all("gateway down" in r.getMessage() for r in records if "job=%d " % job.id in r.getMessage())
+
+
 def test_surrogates_in_the_log() -> None:
     w = Working("surrogates")
 
@@ -280,8 +311,10 @@ def test_follow_ups() -> None:
     w.worker.handle("twice", twice)
     w.worker.handle("bad", lambda job: sojourn.Then(sojourn.NewJob("no kind")))
     with w:
-        assert w.done("many").result == 300
-        assert w.client.wait(w.client.get_by_key("probe", "many-299").id, timeout=PATIENCE).state == "completed"
+        trace = {"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "tracestate": "a=1"}
+        assert w.done("many", meta=dict(trace, tenant="a")).result == 300
+        followed = w.client.wait(w.client.get_by_key("probe", "many-299").id, timeout=PATIENCE)
+        assert followed.state == "completed" and followed.meta == trace, followed.raw
         job2 = w.done("twice")
         assert (job2.stage, job2.priority, job2.raw_result) == (2, 3, b"1"), job2.raw
         refused = w.done("bad", policy=once)

@@ -4,6 +4,7 @@ import type { Dependency, Duration, Enqueued, JobOptions, JobState, Parent, Raw,
 import { random } from "./json.js";
 import { Schedules } from "./schedules.js";
 import { Transport } from "./transport.js";
+import { Workflows } from "./workflows.js";
 
 const block = 1000; // ids that are drawn at once
 const page = 1000; // jobs of one answer
@@ -36,6 +37,12 @@ export interface JobFilter {
   reason?: string;
   createdAfter?: Date;
   createdBefore?: Date;
+  /** Only final jobs that ended after it. */
+  endedAfter?: Date;
+  /** Only final jobs that ended before it. */
+  endedBefore?: Date;
+  /** The id of a failure group: its failed jobs, and live jobs whose last step failed with this cause. */
+  failure?: string;
   /** The last id of the page before. */
   after?: number;
   /** 1 to 1,000; default 100. */
@@ -49,6 +56,8 @@ export interface JobFilter {
   parentsOf?: number;
   /** The jobs that depend on this one. */
   childrenOf?: number;
+  /** The children that this job has stored and awaits. */
+  awaitedBy?: number;
 }
 
 /** An answer to a job: by kind and key, by job, or by the token of one attempt. */
@@ -96,6 +105,8 @@ export class Client {
   readonly transport: Transport;
   /** The calls about schedules. */
   readonly schedules: Schedules;
+  /** The calls about workflows. */
+  readonly workflows: Workflows;
   private at = 0;
   private limit = 0;
   private drawing: Promise<unknown> = Promise.resolve();
@@ -104,6 +115,7 @@ export class Client {
     this.transport = new Transport(url, { token: options.token ?? "", timeout: options.timeout ?? 60, retryFor: options.retryFor ?? 10,
       cleartext: options.cleartext ?? false });
     this.schedules = new Schedules(this.transport);
+    this.workflows = new Workflows(this.transport);
   }
 
   /** Ends the calls under way. */
@@ -210,8 +222,9 @@ export class Client {
   /** Lists jobs. */
   async find(f: JobFilter): Promise<Job[]> {
     const body = { ids: f.ids, kind: f.kind, key: f.key, queue: f.queue, states: f.states, group: f.group, tag: f.tag, reason: f.reason,
-      created_after: f.createdAfter, created_before: f.createdBefore, after: f.after, limit: f.limit, newest: f.newest, full: f.full,
-      parents_of: f.parentsOf, children_of: f.childrenOf,
+      created_after: f.createdAfter, created_before: f.createdBefore, ended_after: f.endedAfter,
+      ended_before: f.endedBefore, failure: f.failure, after: f.after, limit: f.limit, newest: f.newest, full: f.full,
+      parents_of: f.parentsOf, children_of: f.childrenOf, awaited_by: f.awaitedBy,
       wait: f.wait === undefined ? undefined : durationText(f.wait, "wait") };
     return this.transport.call("POST", "/v1/jobs/find", body, { safe: true, read: (a) => listed(a, "jobs").map((j: Raw) => new Job(j)) });
   }
@@ -224,6 +237,11 @@ export class Client {
   /** The jobs that depend on a job, complete, in the order of their ids. */
   children(id: number): Promise<Job[]> {
     return this.related({ childrenOf: id });
+  }
+
+  /** The children that a job has stored and awaits (AwaitJobs), complete, in the order of their ids. */
+  awaited(id: number): Promise<Job[]> {
+    return this.related({ awaitedBy: id });
   }
 
   private async related(of: JobFilter): Promise<Job[]> {

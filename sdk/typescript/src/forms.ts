@@ -207,6 +207,8 @@ export function dependForms(dependsOn: (Parent | Dependency)[]): Raw[] {
 export interface JobOptions {
   /** The jobs that it waits for. */
   dependsOn?: (Parent | Dependency)[];
+  /** Of a child, see AwaitJobs. */
+  name?: string;
   queue?: string;
   /** The application's own name, unique per kind while the job is live; responses find the job by it. */
   key?: string;
@@ -243,7 +245,7 @@ export class NewJob {
   /** The form in which it goes to the server. */
   form(): Raw {
     const o = this.options;
-    const out: Raw = { id: this.id || undefined, kind: this.kind, queue: o.queue, key: o.key, group: o.group, content_type: o.contentType,
+    const out: Raw = { id: this.id || undefined, kind: this.kind, name: o.name, queue: o.queue, key: o.key, group: o.group, content_type: o.contentType,
       priority: o.priority, weight: o.weight, tags: o.tags, meta: o.meta, run_at: timeText(o.runAt, "run_at"), on_conflict: o.onConflict };
     if (this.args !== undefined) {
       const { bytes, contentType } = encode(this.args, o.contentType ?? "", "args");
@@ -331,6 +333,7 @@ export class Job {
   readonly rawArgs: Uint8Array | undefined;
   rawResult: Uint8Array | undefined;
   rawCheckpoint: Uint8Array | undefined;
+  readonly rawErrorDetail: Uint8Array | undefined;
   readonly priority: number;
   readonly weight: number;
   readonly attempt: number;
@@ -343,6 +346,13 @@ export class Job {
   readonly epoch: number;
   /** Of a blocked job: dependencies that are not resolved yet. */
   readonly waitsFor: number;
+  /** Of a child, within its parent. */
+  readonly name: string;
+  /** The children that it has stored in this stage are final. */
+  readonly childrenDone: boolean;
+  /** The workflow that it belongs to, and its name there. A callback of a workflow is no member. */
+  readonly workflow: string;
+  readonly member: string;
   /** The schedule that has made it, for its tick at scheduledFor. */
   readonly schedule: string;
   readonly scheduledFor: Date | undefined;
@@ -370,6 +380,7 @@ export class Job {
     this.rawArgs = bytesOf(raw.args);
     this.rawResult = bytesOf(raw.result);
     this.rawCheckpoint = bytesOf(raw.checkpoint);
+    this.rawErrorDetail = bytesOf(raw.error_detail);
     this.priority = raw.priority ?? 0;
     this.weight = raw.weight ?? 0;
     this.attempt = raw.attempt ?? 0;
@@ -379,6 +390,10 @@ export class Job {
     this.stage = raw.stage ?? 0;
     this.epoch = raw.epoch ?? 0;
     this.waitsFor = raw.waits_for ?? 0;
+    this.name = textOf(raw.name);
+    this.childrenDone = !!raw.children_done;
+    this.workflow = textOf(raw.workflow);
+    this.member = textOf(raw.member);
     this.schedule = textOf(raw.schedule);
     this.scheduledFor = timeOf(raw.scheduled_for);
     this.progress = textOf(raw.progress);
@@ -401,6 +416,11 @@ export class Job {
 
   get checkpoint(): any {
     return decode(this.rawCheckpoint, "");
+  }
+
+  /** The JSON that came with `error`, of a job that was read with all fields. */
+  get errorDetail(): any {
+    return decode(this.rawErrorDetail, "");
   }
 
   /** Whether it is completed, failed or cancelled, and so never changes. */

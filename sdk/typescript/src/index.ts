@@ -11,7 +11,11 @@ export { RunningJob, Stopped } from "./running.js";
 export type { StopReason } from "./running.js";
 export { Schedules, StoredSchedule } from "./schedules.js";
 export type { Schedule } from "./schedules.js";
-export { Advance, Await, Cancel, Fail, Hold, Retry, Snooze, Then, Verdict } from "./verdicts.js";
+export { Advance, Await, AwaitJobs, Cancel, Fail, Hold, Retry, Snooze, Then, Verdict } from "./verdicts.js";
 export type { Details, StageOptions, WaitOptions } from "./verdicts.js";
 export { Worker } from "./worker.js";
 export type { Handler, WorkerOptions } from "./worker.js";
+export { StoredWorkflow, Workflows } from "./workflows.js";
+export type { Member, StoredMember, Workflow, WorkflowState } from "./workflows.js";
+/** Version of this package. */
+export const version = "0.1.0";

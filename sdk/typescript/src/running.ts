@@ -153,6 +153,14 @@ export class RunningJob extends Job {
     return this.worker.client.parents(this.id);
   }
 
+  /**
+   * The children that this job has stored in its stage (AwaitJobs), with their results, in the order of their ids. The token needs `read_args` for them;
+   * those that it may not read are left out.
+   */
+  children(): Promise<Job[]> {
+    return this.worker.client.awaited(this.id);
+  }
+
   private async write(item: Raw): Promise<void> {
     if (this.phase !== "running") {
       throw make("lease_lost", "the step does not own its job any more");

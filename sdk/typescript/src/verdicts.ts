@@ -88,6 +88,8 @@ export interface Details {
   result?: unknown;
   /** As the argument of `RunningJob.save`. */
   checkpoint?: unknown;
+  /** Of an error: anything that encodes as JSON, of at most 64 KiB. It is stored with the error. */
+  detail?: unknown;
 }
 
 function detailForm(d: Details): Raw {
@@ -100,6 +102,9 @@ function detailForm(d: Details): Raw {
   if (d.checkpoint !== undefined) {
     const bytes = d.checkpoint instanceof Uint8Array ? d.checkpoint : new TextEncoder().encode(stringify(d.checkpoint, "checkpoint"));
     out.verdict = { checkpoint: wrap(bytes) };
+  }
+  if (d.detail !== undefined) {
+    out.error_detail = wrap(new TextEncoder().encode(stringify(d.detail, "detail")));
   }
   return out;
 }
@@ -121,6 +126,33 @@ export class Then extends Verdict {
 
   outcome(): Raw {
     return { ...this.fields, type: "completed" };
+  }
+}
+
+/**
+ * Stores children and parks the job until all of them are final, in whatever state. It holds no room in a worker and no weight meanwhile. The handler then
+ * runs again with `job.childrenDone`: look at it first. `job.children()` has the results.
+ *
+ * A child is known by its name, by default its place ("0", "1", …), within the stage of the job: a step that runs again stores none twice. At most 1,000
+ * children. `within` bounds the wait; default: the attempt's timeout.
+ */
+export class AwaitJobs extends Verdict {
+  private readonly fields: Raw;
+
+  constructor(children: NewJob[], options: { within?: Duration } = {}) {
+    super("await jobs");
+    if (children.length > maxNext) {
+      throw make("invalid", `${children.length} jobs exceed the limit of ${maxNext}`, { field: "children" });
+    }
+    const next = children.map((j, i): Raw => ({ ...j.form(), name: j.options.name || String(i) }));
+    if (new Set(next.map((j) => j.name)).size < next.length) {
+      throw make("invalid", "two children have the same name", { field: "name" });
+    }
+    this.fields = { next, wait: { within: options.within === undefined ? undefined : durationText(options.within, "within") } };
+  }
+
+  outcome(): Raw {
+    return { ...this.fields, type: "await_jobs" };
   }
 }
 
@@ -193,9 +225,11 @@ export class Cancel extends Verdict {
 export class Retry extends Verdict {
   readonly reason: string;
   readonly verdict: Raw = {};
+  private readonly fields: Raw;
 
-  constructor(message = "", options: { after?: Duration; reason?: string; again?: boolean } = {}) {
+  constructor(message = "", options: { after?: Duration; reason?: string; again?: boolean; detail?: unknown } = {}) {
     super(message);
+    this.fields = detailForm({ detail: options.detail });
     this.reason = options.reason ?? "retry";
     if (options.again) {
       this.verdict.again = true;
@@ -207,6 +241,6 @@ export class Retry extends Verdict {
   }
 
   outcome(): Raw {
-    return { type: "error", reason: this.reason, error: this.message, verdict: this.verdict };
+    return { ...this.fields, type: "error", reason: this.reason, error: this.message, verdict: this.verdict };
   }
 }

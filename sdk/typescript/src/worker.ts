@@ -22,7 +22,7 @@ export interface WorkerOptions {
   grace?: number;
   /** A label for people. Default: "node". */
   name?: string;
-  /** Gets what goes wrong between worker and server. Default: console.warn. */
+  /** Gets the errors between worker and server, and each failed attempt once. Default: console.warn. */
   warn?: (message: string) => void;
 }
 
@@ -347,7 +347,7 @@ export class Worker {
       return { type: "completed", result: wrap(bytes), result_type: contentType };
     } catch (e) {
       const outcome = outcomeOf(e);
-      return outcome.type === "error" ? endedBy(job, outcome) : outcome;
+      return outcome.type === "error" ? endedBy(job, outcome) : follow(job, outcome);
     }
   }
 
@@ -373,7 +373,7 @@ export class Worker {
     for (let refused = 0; !this.ended.aborted; ) {
       let code: string, text: string;
       try {
-        const { lost, refusal } = await this.client.transport.call("POST", "/v1/finish", { outcomes: [outcome] },
+        const { lost, refusal, state } = await this.client.transport.call("POST", "/v1/finish", { outcomes: [outcome] },
           { safe: true, retryFor: 0, timeout: Math.max(this.lease / 2, 1), signal: this.ended, read: finishedOf });
         if (refusal && (refusal.retryable || refusal instanceof LeaseLost)) {
           throw refusal;
@@ -382,6 +382,9 @@ export class Worker {
           this.warn(`sojourn: job ${job.id}: the lease is lost: ${lost}`);
         }
         if (!refusal) {
+          if (!lost) {
+            this.warnFailure(job, outcome, state ?? "");
+          }
           return;
         }
         code = refusal.code; // of this outcome, whatever the code is
@@ -410,6 +413,14 @@ export class Worker {
       }
       // The error in the place of what the server refuses: once with the log, once without.
       outcome = { type: "error", reason: code, error: wellFormed(text), lease: job.lease, log: refused === 1 ? job.lines : [] };
+    }
+  }
+
+  /** Tells of an attempt that the server has accepted as failed, once. The history of the job has the whole error with its stack. */
+  private warnFailure(job: RunningJob, outcome: Raw, state: string): void {
+    if (["error", "abort", "undecodable"].includes(String(outcome.type))) {
+      this.warn(`sojourn: ${state === "failed" ? "a job failed" : "an attempt failed"}: kind=${job.kind} queue=${job.queue} job=${job.id} ` +
+        `attempt=${job.attempt} reason=${outcome.reason ?? ""} state=${state} error=${String(outcome.error ?? "").split("\n")[0]}`);
     }
   }
 
@@ -458,8 +469,8 @@ function waitOf(e: unknown): number {
   return e instanceof SojournError ? Math.min(e.retryAfter, longestWait) : 0;
 }
 
-/** Of an answer to one outcome: why the lease was lost, if it was, and why the outcome was refused. Throws if the answer is not ours. */
-function finishedOf(answer: any): { lost: string; refusal?: SojournError } {
+/** Of an answer to one outcome: why the lease was lost, if it was, why the outcome was refused, and the state of the job. Throws if the answer is not ours. */
+function finishedOf(answer: any): { lost: string; refusal?: SojournError; state?: string } {
   const [one] = listed(answer, "outcomes", 1);
   switch (one.status) {
     case "refused":
@@ -468,7 +479,7 @@ function finishedOf(answer: any): { lost: string; refusal?: SojournError } {
       return { lost: String(one.reason || "ended") };
     case "applied":
     case "repeated":
-      return { lost: "" };
+      return { lost: "", state: String(one.state ?? "") };
   }
   throw new TypeError("no status of an outcome");
 }
@@ -503,6 +514,16 @@ function textOf(e: unknown): string {
     // of the value's own methods
   }
   return wellFormed(text.slice(0, maxText));
+}
+
+/** Gives the jobs that follow, and children, the trace context of the job, if they have none. */
+function follow(job: RunningJob, outcome: Raw): Raw {
+  const { traceparent, tracestate } = job.meta;
+  if (traceparent === undefined || !Array.isArray(outcome.next)) {
+    return outcome;
+  }
+  const trace = tracestate === undefined ? { traceparent } : { traceparent, tracestate };
+  return { ...outcome, next: outcome.next.map((n: Raw) => (n.meta?.traceparent === undefined ? { ...n, meta: { ...n.meta, ...trace } } : n)) };
 }
 
 /** What an error means that comes after the handler was asked to stop. What is not the job's fault hands it back and uses up nothing. */

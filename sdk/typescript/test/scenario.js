@@ -88,9 +88,15 @@ Object.assign(kinds, {
     return job.checkpoint;
   },
   detailed: () => {
-    throw new sojourn.Fail("no stock", "declined", { result: { left: 0 }, checkpoint: { row: 17 } });
+    throw new sojourn.Fail("no stock", "declined", { result: { left: 0 }, checkpoint: { row: 17 }, detail: { sku: 4 } });
   },
   collect: async (job) => (await job.parents()).map((p) => p.result),
+  split: async (job) => {
+    if (!job.childrenDone) {
+      throw new sojourn.AwaitJobs(job.args.map((part) => new sojourn.NewJob("echo", part, { name: part })), { within: 60 });
+    }
+    return (await job.children()).map((c) => [c.name, c.result]);
+  },
   refused: (job) => (job.epoch === 1 ? new sojourn.Then([new sojourn.NewJob("echo", undefined, { dependsOn: [999999] })]) : "ran"),
 });
 
@@ -157,6 +163,25 @@ const steps = {
     }
     return s.how === "list" ? out.map((d) => d.name) : out;
   },
+  workflow: async (s) => {
+    const calls = client.workflows;
+    const members = (s.members ?? []).map(({ job, on_failure, ...m }) => ({ ...m, onFailure: on_failure, job: newJob(job) }));
+    switch (s.how) {
+      case "start":
+        return calls.start({ name: s.name, members, open: s.open, onEnd: s.on_end && newJob(s.on_end) });
+      case "append":
+        return calls.append(s.name, members);
+      case "wait":
+        return calls.wait(s.name, { timeout: patience });
+      case "cancel":
+        return calls.cancel(s.name, s.reason);
+      case "members":
+        return (await calls.members(s.name)).map((m) => `${m.name} ${m.state}`);
+      case "list":
+        return (await calls.list(s.name)).map((w) => w.name);
+    }
+    return calls[s.how](s.name);
+  },
   redrive: (s) => client.redrive(ids.get(s.job), { generation: s.generation }),
   find: async (s) => {
     const names = new Map([...ids].filter(([name]) => name !== "again").map(([name, id]) => [id, name]));
@@ -206,6 +231,8 @@ function field(got, name) {
       return Buffer.from(got.rawResult ?? []).toString();
     case "checkpoint_json":
       return Buffer.from(got.rawCheckpoint ?? []).toString();
+    case "error_detail_json":
+      return Buffer.from(got.rawErrorDetail ?? []).toString();
     case "next":
       return got.next.length;
     case "result_base64":

@@ -38,6 +38,20 @@ const bad = {
 };
 
 const cases = {
+  async failures_are_logged() {
+    const lines = [];
+    await working("logged", { failing: () => { throw new TypeError("gateway down"); } }, async (done) => {
+      const job = await done("failing", undefined, { policy: { maxAttempts: 2, backoff: { first: 0.01 } } });
+      await done("probe");
+      const own = lines.filter((line) => line.includes(`job=${job.id} `));
+      assert.deepEqual(own.map((line) => line.split(" error=")[0]), [
+        `sojourn: an attempt failed: kind=failing queue=logged job=${job.id} attempt=1 reason=TypeError state=scheduled`,
+        `sojourn: a job failed: kind=failing queue=logged job=${job.id} attempt=2 reason=TypeError state=failed`,
+      ]);
+      assert.ok(own.every((line) => line.includes("gateway down")));
+    }, { warn: (line) => lines.push(line) });
+  },
+
   async thrown_values() {
     const mute = new Error("x");
     Object.defineProperty(mute, "message", { get() { throw new Error("no message"); } });
@@ -120,9 +134,11 @@ const cases = {
     worker.handle("twice", async (j) => (j.stage === 2 ? j.checkpoint : new sojourn.Advance("", { priority: 3, checkpoint: j.stage })));
     worker.handle("bad", () => new sojourn.Then([new sojourn.NewJob("no kind")]));
     const running = worker.run({ signals: false });
-    const done = async (kind) => c.wait((await c.enqueue(kind, undefined, { queue: "follow", policy: { maxAttempts: 1 } })).id, { timeout: patience });
-    assert.equal((await done("many")).result, 300);
-    assert.equal((await c.wait((await c.getByKey("follow_probe", "many-299")).id, { timeout: patience })).state, "completed");
+    const done = async (kind, meta) => c.wait((await c.enqueue(kind, undefined, { queue: "follow", meta, policy: { maxAttempts: 1 } })).id, { timeout: patience });
+    const trace = { traceparent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", tracestate: "a=1" };
+    assert.equal((await done("many", { ...trace, tenant: "a" })).result, 300);
+    const followed = await c.wait((await c.getByKey("follow_probe", "many-299")).id, { timeout: patience });
+    assert.deepEqual([followed.state, { ...followed.meta }], ["completed", trace]);
     const twice = await done("twice");
     assert.deepEqual([twice.stage, twice.priority, twice.result], [2, 3, 1]);
     const bad = await done("bad");

@@ -168,6 +168,21 @@ create table sj_landed (
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000);
 create index ix_landed_queue on sj_landed (queue);
 
+-- Numbers of jobs by queue, kind and state, and the weight that they hold: the sum of both tables. ready is without the resumed ones. Where one transaction
+-- writes at a time it changes sj_count. Elsewhere transactions only add rows to sj_count_change, so nobody waits for anybody, and a fold adds these up. They
+-- decide no limit.
+create table sj_count (
+	queue text collate "C" not null, kind text collate "C" not null,
+	blocked bigint not null, scheduled bigint not null, ready bigint not null, resumed bigint not null, running bigint not null, awaiting bigint not null, errored bigint not null,
+	completed bigint not null, failed bigint not null, cancelled bigint not null, held bigint not null,
+	primary key (queue, kind)
+) with (fillfactor = 50);
+create table sj_count_change (
+	queue text collate "C" not null, kind text collate "C" not null,
+	blocked bigint not null, scheduled bigint not null, ready bigint not null, resumed bigint not null, running bigint not null, awaiting bigint not null, errored bigint not null,
+	completed bigint not null, failed bigint not null, cancelled bigint not null, held bigint not null
+) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000);
+
 -- Keys. A live job holds its own key and those it awaits. The row of a final job stays (live = 0) until the job is pruned or another
 -- takes the key (own = 1: the key of its enqueue): it says that a response came late, and until held_until_us (KeepKey) it still counts as taken.
 create table sj_key (
@@ -226,13 +241,16 @@ create table sj_child (
 create index ix_child_job on sj_child (child);
 
 -- Ended jobs whose dependents are not all decided: those after the child done. Any sweep goes on with them. state = 0: only a stage has ended, and
--- the dependents are those with on_stage = 1. It is worked on before the end of the same job.
+-- the dependents are those with on_stage = 1. It is worked on before the end of the same job. dependents: what becomes of those that would wait for
+-- ever (1 cancel, 2 release), by a cancel or purge of the token owner ('' = of the application).
 create table sj_ending (
 	job bigint not null,
 	state int not null,
 	done bigint not null,
+	dependents int not null default 0, owner text not null default '',
 	primary key (job, state),
-	constraint ending_state check (state = 0 or state between 7 and 9)
+	constraint ending_state check (state = 0 or state between 7 and 9),
+	constraint ending_dependents check (dependents between 0 and 2)
 );
 
 -- Checkpoint and progress, apart because few jobs have them.
@@ -249,6 +267,7 @@ create table sj_final (
 	run_at_us bigint not null,
 	epoch bigint not null,
 	finished_us bigint not null,
+	failure bigint not null default 0,
 	step_epoch bigint not null,
 	began_us bigint not null,
 	priority int not null,
@@ -277,36 +296,19 @@ create table sj_final (
 	constraint final_budgets check (failures between 0 and attempt and crashes >= 0)
 );
 create index ix_final_retention on sj_final (queue, state, finished_us, id);
+create index ix_final_failure on sj_final (failure, id) where failure <> 0;
 
 -- One row a step that ended (epoch > 0) or a change without a step, numbered per job without gaps. The last one of a final job stands in sj_final.
 create table sj_history (
-	job bigint not null,
-	seq bigint not null,
-	epoch bigint not null,
-	began_us bigint not null,
-	ended_us bigint not null,
-	generation int not null,
-	stage int not null,
-	attempt int not null,
-	purpose smallint not null,
-	state smallint not null,
-	worker text collate "C" not null,
-	outcome text not null,
-	reason text not null,
-	error bytea not null,
-	by_whom text not null,
+	job bigint not null, seq bigint not null, epoch bigint not null, began_us bigint not null, ended_us bigint not null, failure bigint not null default 0, generation int not null, stage int not null, attempt int not null,
+	purpose smallint not null, state smallint not null, worker text collate "C" not null, outcome text not null, reason text not null, error bytea not null, by_whom text not null,
 	primary key (job, seq),
 	constraint history_state check (state between 1 and 9)
 );
+create index ix_history_failure on sj_history (failure, job) where failure <> 0;
 
 create table sj_log (
-	job bigint not null,
-	seq bigint not null,
-	at_us bigint not null,
-	attempt bigint not null,
-	level text not null,
-	text text not null,
-	dropped bigint not null,
+	job bigint not null, seq bigint not null, at_us bigint not null, attempt bigint not null, level text not null, text text not null, dropped bigint not null,
 	primary key (job, seq),
 	constraint log_seq check (seq > 0),
 	constraint log_counters check ((attempt | dropped) >= 0)
@@ -319,27 +321,11 @@ create sequence sj_response_seq;
 -- with a job is kept by it; an applied one with in_hand = 1 is Job.Response. replay is the response that by_whom has made of it. wait is the wait
 -- that the capability names by which it came, -1 without one.
 create table sj_response (
-	seq bigint not null primary key,
-	source text collate "C" not null,
-	message_id text collate "C" not null,
-	kind text collate "C" not null,
-	key text collate "C" not null,
-	job bigint not null,
-	generation bigint not null,
-	outcome bigint not null,
-	in_hand bigint not null,
-	failed bigint not null,
-	progress bigint not null,
-	wait bigint not null default -1,
-	reason text not null,
-	error bytea not null,
-	content_type text not null,
-	received_us bigint not null,
-	expires_us bigint not null,
-	duplicates bigint not null,
-	replay bigint not null default 0,
-	by_whom text not null default '',
-	body bytea not null,
+	seq bigint not null primary key, source text collate "C" not null, message_id text collate "C" not null, kind text collate "C" not null,
+	key text collate "C" not null, job bigint not null, generation bigint not null, outcome bigint not null, in_hand bigint not null,
+	failed bigint not null, progress bigint not null, wait bigint not null default -1, reason text not null, error bytea not null,
+	content_type text not null, received_us bigint not null, expires_us bigint not null, duplicates bigint not null, replay bigint not null default 0,
+	by_whom text not null default '', body bytea not null,
 	constraint response_outcome check (outcome between 1 and 9 and outcome <> 3),
 	constraint response_in_hand check (in_hand = 0 or outcome = 1 and job > 0)
 );
@@ -365,11 +351,7 @@ create index ix_message_at on sj_message (at_us);
 
 -- The last claim of each worker, so that a repeated claim is answered with the same jobs; what it is called and asks for (JSON); and whether it gets no more.
 create table sj_worker (
-	worker text collate "C" not null primary key,
-	claim_no bigint not null,
-	claimed text not null,
-	asks text not null,
-	seen_us bigint not null,
+	worker text collate "C" not null primary key, claim_no bigint not null, claimed text not null, asks text not null, seen_us bigint not null,
 	drained bigint not null default 0,
 	constraint worker_claim_no check (claim_no >= 0),
 	constraint worker_flags check (drained in (0, 1))
@@ -466,16 +448,44 @@ create table sj_workflow_end (
 );
 create index ix_workflow_end on sj_workflow_end (workflow);
 
+-- Failure groups: failures of one queue, kind and reason whose error texts have the same fingerprint. id is a hash of these four. Rows of sj_failure_new are counts that
+-- are not added up yet: a transaction adds one for each group that it has counted in, so that nobody waits for anybody. A sweep adds them up. attempts counts failed
+-- attempts, and failed counts jobs that ended as failed. The failed jobs of a group have its id in sj_final.failure. other = 1: a queue has too many groups, and
+-- this one has the rest. muted_until_us is the largest int64 for a mute without an end. due_us is when the sweep looks whether the group is still needed.
+create table sj_failure (
+	id bigint not null primary key, attempts bigint not null, failed bigint not null, first_us bigint not null, last_us bigint not null,
+	sample_job bigint not null, muted_us bigint not null, muted_until_us bigint not null, due_us bigint not null, other bigint not null,
+	queue text collate "C" not null, kind text collate "C" not null, reason text not null, pattern text not null, sample bytea not null,
+	muted_by text not null, mute_reason text not null,
+	constraint failure_id check (id > 0)
+);
+create index ix_failure_last on sj_failure (last_us, id);
+create index ix_failure_queue on sj_failure (queue, last_us, id);
+create index ix_failure_due on sj_failure (due_us);
+create table sj_failure_new (
+	id bigint not null, attempts bigint not null, failed bigint not null, first_us bigint not null, last_us bigint not null, sample_job bigint not null,
+	queue text collate "C" not null, kind text collate "C" not null, reason text not null, pattern text not null, sample bytea not null
+);
+create index ix_failure_new on sj_failure_new (id);
+
+-- Stored operations: changes of many jobs, which any process carries out slice by slice. spec (JSON) has the filter and the edit. cursor is the id of the last job that was
+-- handled. state: 1 running, 2 waits for its canaries, 3 paused, 4 stopped, 7 completed, 9 cancelled. canaries (JSON) are the jobs to wait for. owner is the access
+-- token with whose grants it runs. runner is the process that carries it out, until lease_us. due_us is when the next slice may run, or when the row is deleted.
+create table sj_operation (
+	id text collate "C" not null primary key, owner text collate "C" not null, digest bytea not null, spec text not null, state bigint not null,
+	total bigint not null, changed bigint not null, unchanged bigint not null, refused bigint not null, cursor bigint not null, canaries text not null,
+	problem text not null, runner text not null, lease_us bigint not null, due_us bigint not null, created_us bigint not null, updated_us bigint not null,
+	ended_us bigint not null,
+	constraint operation_id check (id <> ''),
+	constraint operation_state check (state in (1, 2, 3, 4, 7, 9))
+);
+create index ix_operation_due on sj_operation (due_us, id) where due_us < 9223372036854775807;
+create index ix_operation_created on sj_operation (created_us, id);
+
 -- Tokens that open the door of a server. grants is JSON; the secret itself is nowhere.
 create table sj_access (
-	id text collate "C" not null primary key,
-	name text not null,
-	hash bytea not null,
-	grants text not null,
-	created_us bigint not null,
-	expires_us bigint not null,
-	revoked_us bigint not null,
-	used_us bigint not null,
+	id text collate "C" not null primary key, name text not null, hash bytea not null, grants text not null, created_us bigint not null,
+	expires_us bigint not null, revoked_us bigint not null, used_us bigint not null,
 	constraint access_id check (id <> ''),
 	constraint access_hash check (length(hash) = 32),
 	constraint access_expires check (expires_us > 0),
@@ -484,14 +494,7 @@ create table sj_access (
 
 -- What operators did through a server.
 create table sj_audit (
-	seq bigint not null primary key,
-	at_us bigint not null,
-	who text not null,
-	action text not null,
-	target text not null,
-	detail text not null,
-	code text not null,
-	request text not null,
-	source text not null,
+	seq bigint not null primary key, at_us bigint not null, who text not null, action text not null, target text not null, detail text not null,
+	code text not null, request text not null, source text not null,
 	constraint audit_seq check (seq > 0)
 );

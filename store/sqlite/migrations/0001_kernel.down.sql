@@ -1,6 +1,9 @@
 -- Takes everything away, with all jobs. Indexes go with their tables.
 drop table sj_audit;
 drop table sj_access;
+drop table sj_operation;
+drop table sj_failure_new;
+drop table sj_failure;
 drop table sj_workflow_end;
 drop table sj_workflow_scope;
 drop table sj_member;
@@ -19,6 +22,8 @@ drop table sj_edge;
 drop table sj_data;
 drop table sj_key_past;
 drop table sj_key;
+drop table sj_count_change;
+drop table sj_count;
 drop table sj_landed;
 drop table sj_flight;
 drop table sj_live;

@@ -67,6 +67,9 @@ func (a *app) command() *cobra.Command {
 	fl.DurationVar(&f.config.Within, "within", bench.DefaultWithin, "stop a measurement after this time, and mark it as cut")
 	fl.BoolVar(&f.used, "used", false, "allow a store that already has jobs")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if isWorker() {
+			return a.work(cmd.Context())
+		}
 		without, err := txn.ParseWithout(os.Getenv("SOJOURN_WITHOUT")) // for developers of the engine
 		if err != nil {
 			return err
@@ -81,9 +84,13 @@ func (a *app) command() *cobra.Command {
 		if f.config.Awaiting, err = parseNumbers("awaiting", f.awaiting); err != nil {
 			return err
 		}
-		b := &bench.Bench{Config: f.config, Open: newFile}
+		b := &bench.Bench{Config: f.config, Open: newFile, Elsewhere: a.elsewhere(fileOf)}
 		if cmd.Flags().Changed("store") {
+			b.Elsewhere = a.elsewhere(func(context.Context, *sojourn.Client) (string, error) { return a.URL(), nil })
 			return a.Using(func(c *sojourn.Client) error {
+				if s, err := c.Store().Status(cmd.Context()); err == nil && s.Wakeups == "" {
+					b.Elsewhere = nil // no other process can open a store in memory
+				}
 				if err := unused(cmd.Context(), c, f.used); err != nil {
 					return err
 				}

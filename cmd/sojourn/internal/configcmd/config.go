@@ -17,7 +17,6 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/cli"
 	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/terminal"
-	"github.com/sojourn-queue/sojourn/schedule"
 	"github.com/sojourn-queue/sojourn/store"
 )
 
@@ -103,7 +102,7 @@ func (a *app) file() (name string, named bool) {
 }
 
 // readConfig reads the file.
-func (a *app) readConfig(known []setting) (map[string]entry, []schedule.Schedule, error) {
+func (a *app) readConfig(known []setting) (map[string]entry, []declared, error) {
 	name, named := a.file()
 	if err := a.CheckMode(name, false); err != nil {
 		return nil, nil, err
@@ -118,31 +117,28 @@ func (a *app) readConfig(known []setting) (map[string]entry, []schedule.Schedule
 	return parseConfig(name, text, known)
 }
 
-// resolve finds where each setting of a command comes from; nil is every command.
-func (a *app) resolve(root, cmd *cobra.Command) ([]resolved, error) {
+// resolve finds where each setting of a command comes from; nil is every command. It also returns
+// the schedules of the file.
+func (a *app) resolve(root, cmd *cobra.Command) (out []resolved, schedules []declared, err error) {
 	all := allSettings(root)
 	file, schedules, err := a.readConfig(all)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if cmd != nil && slices.Contains(declaring, cmd.Name()) && cmd.Parent() == root {
-		a.Schedules = schedules
-	}
-	var out []resolved
 	for _, s := range all {
 		if cmd != nil && s.command != "" && s.command != cmd.Name() {
 			continue
 		}
 		r, err := a.resolveOne(s, file)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if f := changed(root, cmd, s.flag); f != nil {
 			r.value, r.origin = f.Value.String(), "--"+f.Name
 		}
 		out = append(out, r)
 	}
-	return out, nil
+	return out, schedules, nil
 }
 
 // changed is a flag that was given.
@@ -191,9 +187,14 @@ func (a *app) resolveOne(s setting, file map[string]entry) (resolved, error) {
 // configure gives the flags of a command the values that the environment and the file have for
 // them.
 func (a *app) configure(cmd *cobra.Command) error {
-	values, err := a.resolve(cmd.Root(), cmd)
+	values, schedules, err := a.resolve(cmd.Root(), cmd)
 	if err != nil {
 		return err
+	}
+	if slices.Contains(declaring, cmd.Name()) && cmd.Parent() == cmd.Root() {
+		for _, d := range schedules {
+			a.Schedules = append(a.Schedules, d.Schedule)
+		}
 	}
 	_, named := a.file()
 	fromHere := false // the store is one that only a file lying in the working folder names
@@ -224,7 +225,8 @@ func (a *app) configure(cmd *cobra.Command) error {
 func (r resolved) fromFile() bool { return strings.Contains(r.origin, ":") }
 
 const configHelp = `Shows the current settings, without secrets. The first source that sets a value wins: a flag, a variable SOJOURN_…, the file named by the same variable with
-the suffix _FILE, sojourn.toml in the working folder (or the file of --config or $SOJOURN_CONFIG), the default. docs/reference/config.md lists all settings.`
+the suffix _FILE, sojourn.toml in the working folder (or the file of --config or $SOJOURN_CONFIG), the default. docs/reference/config.md lists all settings. A schedule of the file is
+shown as schedule.NAME.`
 
 // shownSetting is one line of config.
 type shownSetting struct {
@@ -239,7 +241,7 @@ func (a *app) command() *cobra.Command {
 	cmd := &cobra.Command{Use: "config", Short: "show the settings and their origins", Long: configHelp, Args: cobra.NoArgs}
 	cmd.Flags().BoolVar(&origins, "origins", false, "also show the origin of each setting and its environment variable")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		values, err := a.resolve(cmd.Root(), nil)
+		values, schedules, err := a.resolve(cmd.Root(), nil)
 		if err != nil {
 			return err
 		}
@@ -247,8 +249,14 @@ func (a *app) command() *cobra.Command {
 		if origins {
 			t = terminal.NewTable(a.Out, "KEY", "VALUE", "ORIGIN", "VARIABLE")
 		}
+		var all []shownSetting
 		for _, r := range values {
-			s := shownSetting{r.key, masked(r), r.origin, r.env}
+			all = append(all, shownSetting{r.key, masked(r), r.origin, r.env})
+		}
+		for _, d := range schedules {
+			all = append(all, d.shown())
+		}
+		for _, s := range all {
 			if a.AsJSON() {
 				if err := a.JSON(s); err != nil {
 					return err

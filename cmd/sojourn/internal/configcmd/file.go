@@ -10,7 +10,6 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 
 	"github.com/sojourn-queue/sojourn"
-	"github.com/sojourn-queue/sojourn/schedule"
 )
 
 // entry is what the file says about one setting.
@@ -21,7 +20,7 @@ type entry struct {
 
 // parseConfig reads a file of settings. What is not a setting is refused where it stands, because a
 // misspelt one would be dropped silently.
-func parseConfig(name string, text []byte, known []setting) (map[string]entry, []schedule.Schedule, error) {
+func parseConfig(name string, text []byte, known []setting) (map[string]entry, []declared, error) {
 	var whole map[string]any
 	if err := toml.Unmarshal(text, &whole); err != nil {
 		if e, ok := errors.AsType[*toml.DecodeError](err); ok {

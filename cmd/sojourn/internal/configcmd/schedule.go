@@ -1,8 +1,10 @@
 package configcmd
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -32,8 +34,20 @@ type fileSchedule struct {
 	Job     jsonform.NewJob  `json:"job"`
 }
 
+// declared is a schedule of the file.
+type declared struct {
+	schedule.Schedule
+	place string // file:line:column
+}
+
+// shown is the schedule as a line of "config". It has a key that no setting has.
+func (d *declared) shown() shownSetting {
+	queue := cmp.Or(d.Job.Queue, sojourn.DefaultQueue)
+	return shownSetting{Key: scheduleKey + "." + d.Name, Value: fmt.Sprintf("%s: kind %s in queue %s", d.Sentence(), d.Job.Kind, queue), Origin: d.place}
+}
+
 // schedulesOf reads the tables of schedules. places are where they begin.
-func schedulesOf(tables any, places []string) (out []schedule.Schedule, err error) {
+func schedulesOf(tables any, places []string) (out []declared, err error) {
 	list, _ := tables.([]any)
 	for i, table := range list {
 		if i >= len(places) {
@@ -59,10 +73,10 @@ func schedulesOf(tables any, places []string) (out []schedule.Schedule, err erro
 		if err := d.Validate(sojourn.MaxMaxBytes); err != nil {
 			return nil, wrong(err)
 		}
-		if slices.ContainsFunc(out, func(o schedule.Schedule) bool { return o.Name == d.Name }) {
+		if slices.ContainsFunc(out, func(o declared) bool { return o.Name == d.Name }) {
 			return nil, wrong(sojourn.Invalid("name", "%s has a table before; each schedule has one", d.Name))
 		}
-		out = append(out, d)
+		out = append(out, declared{d, places[i]})
 	}
 	return out, nil
 }

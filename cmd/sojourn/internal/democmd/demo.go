@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +18,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/cli"
 	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/terminal"
+	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/webpage"
 	"github.com/sojourn-queue/sojourn/internal/demo"
 	"github.com/sojourn-queue/sojourn/store"
 )
@@ -27,7 +30,8 @@ type app struct{ *cli.App }
 func Command(a *cli.App) *cobra.Command { return (&app{a}).command() }
 
 const demoHelp = `Runs a small shop. It enqueues orders. A worker sends a payment request for each to a gateway over HTTP on loopback, and
-the gateway answers later by webhook: late, early, twice, with errors, or never. At the end the demo compares the store
+the gateway answers later by webhook: late, early, twice, with errors, or never. A web page shows it, at the address that the demo
+prints. At the end the demo compares the store
 with its own ledger of acknowledged operations; exit code 1 if anything is lost.
 
 ` + demoBrokersHelp + `
@@ -45,6 +49,7 @@ docs/demo.md explains the numbers.`
 // demoFlags are the flags of demo.
 type demoFlags struct {
 	db, ledger, fault string
+	addr              string
 	headless, brokers bool
 	length            time.Duration
 	rate              float64
@@ -57,6 +62,7 @@ func (a *app) command() *cobra.Command {
 	fl := cmd.Flags()
 	fl.StringVar(&f.db, "db", "", "keep the store in this `file`, or continue with it; short for --store sqlite:FILE")
 	fl.StringVar(&f.ledger, "ledger", "", "keep the demo's own records in `PATH`.ledger and PATH.gateway, and the files of its brokers in PATH.nats and PATH.kafka (default next to the store's file; for a server, in the user's cache folder, named by the instance)")
+	fl.StringVar(&f.addr, "addr", "127.0.0.1:7575", "`HOST:PORT` of the web page, on loopback; a free port if another program has it. With --headless there is none")
 	fl.BoolVar(&f.brokers, "brokers", demoWires != nil, "use a NATS server and a Kafka broker inside the demo (needs a build with -tags brokers: make demo-brokers)")
 	fl.BoolVar(&f.headless, "headless", false, "show nothing and end automatically")
 	fl.DurationVar(&f.length, "for", 0, "end after this `duration` (default 10s with --headless, else Ctrl-C)")
@@ -80,9 +86,22 @@ func (a *app) command() *cobra.Command {
 			defer os.RemoveAll(folder)
 			url = "sqlite:" + filepath.Join(folder, "demo.db")
 		}
-		return a.demo(cmd.Context(), url, f.ledger, cfg, f.headless)
+		switch {
+		case f.headless:
+			f.addr = ""
+		case !loopback(f.addr):
+			return sojourn.Invalid("addr", "%.64q is not an address of loopback such as 127.0.0.1:7575; the page of the demo needs no sign-in", f.addr)
+		}
+		return a.demo(cmd.Context(), url, f.ledger, cfg, f.addr)
 	}
 	return cmd
+}
+
+// loopback reports whether only this machine reaches an address.
+func loopback(hostport string) bool {
+	host, _, err := net.SplitHostPort(hostport)
+	ip, bad := netip.ParseAddr(host)
+	return err == nil && (host == "localhost" || bad == nil && ip.IsLoopback())
 }
 
 // store is the URL of the store that the flags or the environment name; "" means a temporary
@@ -142,12 +161,12 @@ func (f demoFlags) config(given func(string) bool) (demo.Config, error) {
 
 // demo runs on a fresh client of the store. An answer for an order that nobody placed waits as long
 // as a job awaits its answer.
-func (a *app) demo(ctx context.Context, url, ledger string, cfg demo.Config, headless bool) error {
+func (a *app) demo(ctx context.Context, url, ledger string, cfg demo.Config, addr string) error {
 	c, err := store.Open(url, store.ServerToken(a.Token), store.Migrate(), store.InboxTTL(max(cfg.Within, time.Second)))
 	if err != nil {
 		return cli.Unusable(err)
 	}
-	report, err := a.on(ctx, c, url, ledger, cfg, headless)
+	report, err := a.on(ctx, c, url, ledger, cfg, addr)
 	if err := errors.Join(err, c.Close()); err != nil {
 		return err
 	}
@@ -164,20 +183,34 @@ func (a *app) demo(ctx context.Context, url, ledger string, cfg demo.Config, hea
 	return nil
 }
 
-func (a *app) on(ctx context.Context, c *sojourn.Client, url, ledger string, cfg demo.Config, headless bool) (demo.Report, error) {
+// on runs the demo, with the web page unless addr is empty.
+func (a *app) on(ctx context.Context, c *sojourn.Client, url, ledger string, cfg demo.Config, addr string) (demo.Report, error) {
 	if a.Store == "" && url == a.Fallback() {
 		if err := demo.Alone(ctx, c); err != nil {
 			return demo.Report{}, err
 		}
 	}
-	if demoWires == nil && !headless {
+	if demoWires == nil && addr != "" {
 		fmt.Fprintln(a.Err, `this build has no brokers; run "make demo-brokers" to see answers over NATS and Kafka too`)
 	}
 	var err error
 	if cfg.Path, err = ledgerPath(ctx, c, url, ledger); err != nil {
 		return demo.Report{}, err
 	}
-	return demo.Run(ctx, c, cfg, a.view(&cfg, headless))
+	view := a.view(&cfg, addr == "")
+	if addr != "" {
+		page, end, err := webpage.Serve(ctx, c, addr)
+		if err != nil {
+			return demo.Report{}, err
+		}
+		defer end()
+		shown := view
+		view = func(s demo.Snapshot) {
+			s.Page = page
+			shown(s)
+		}
+	}
+	return demo.Run(ctx, c, cfg, view)
 }
 
 // ledgerPath is where the demo keeps its books: where it is told to, or beside the store's file.

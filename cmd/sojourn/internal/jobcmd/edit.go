@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/cli"
+	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/operationcmd"
 	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/parse"
 	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/terminal"
 )
@@ -24,6 +26,7 @@ type bulk struct {
 	yes    bool
 	dryRun bool
 	byName bool // ids were given
+	stored bool // as a stored operation
 }
 
 // summary is the output of a bulk.
@@ -45,20 +48,29 @@ type refusal struct {
 // bulkFlags are those of cancel, redrive and purge.
 type bulkFlags struct {
 	filterFlags
-	by, why          string
-	all, yes, dryRun bool
+	by, why                  string
+	all, yes, dryRun, stored bool
+	operation                operationcmd.Flags
 }
 
+const bulkHelp = `
+
+Without --stored, this command changes the jobs itself, page after page. With it the store does: as an operation, which
+survives the end of this command and of every process, and which "sojourn operation" shows, pauses and cancels. The flags
+--rate, --limit, --canary, --wait and --id imply it.`
+
 func (a *app) bulkCommand(use, short string, f *bulkFlags, fill func(b *bulk)) *cobra.Command {
-	cmd := &cobra.Command{Use: use + " ID... | filters", Short: short}
+	cmd := &cobra.Command{Use: use + " ID... | filters", Short: short, Long: strings.ToUpper(short[:1]) + short[1:] + "." + bulkHelp}
 	f.bind(cmd)
+	f.operation.BindPace(cmd, use == string(sojourn.EditRedrive))
+	cmd.Flags().BoolVar(&f.stored, "stored", false, "let the store change the jobs, as an operation that survives the end of this command")
 	cmd.Flags().StringVar(&f.by, "by", "", "user name for the history (default $USER)")
 	cmd.Flags().StringVar(&f.why, "why", "", "reason for the history")
 	cmd.Flags().BoolVar(&f.all, "all", false, "select every job whose state allows this, instead of filters")
 	cmd.Flags().BoolVar(&f.yes, "yes", false, "confirm a change of more than one job; without it, the command is refused and the error has the count")
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only count the jobs")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		b := &bulk{yes: f.yes, dryRun: f.dryRun, byName: len(args) > 0}
+		b := &bulk{yes: f.yes, dryRun: f.dryRun, byName: len(args) > 0, stored: f.stored || operationcmd.Paced(cmd)}
 		fill(b)
 		var err error
 		if b.filter, err = f.filter(); err != nil {
@@ -71,14 +83,20 @@ func (a *app) bulkCommand(use, short string, f *bulkFlags, fill func(b *bulk)) *
 		if err := b.choose(cmd, args); err != nil {
 			return err
 		}
-		return a.With(func(c *sojourn.Client) error { return a.doBulk(cmd.Context(), c, b) })
+		return a.With(func(c *sojourn.Client) error {
+			if b.stored {
+				f.operation.Confirmed(b.edit.By, b.edit.Reason, b.yes, b.dryRun)
+				return f.operation.Start(cmd.Context(), a.App, c, b.filter, b.edit)
+			}
+			return a.doBulk(cmd.Context(), c, b)
+		})
 	}
 	return cmd
 }
 
 // choose says which jobs: by id, or by filters, but not by nothing.
 func (b *bulk) choose(cmd *cobra.Command, args []string) error {
-	given := slices.DeleteFunc([]string{"state", "kind", "key", "queue", "group", "tag", "reason"}, func(flag string) bool { return !cmd.Flags().Changed(flag) })
+	given := slices.DeleteFunc([]string{"state", "kind", "key", "queue", "group", "tag", "reason", "failure", "ended-after", "ended-before"}, func(flag string) bool { return !cmd.Flags().Changed(flag) })
 	for _, flag := range given { // a shell variable that is not set must not choose every job
 		if v := cmd.Flags().Lookup(flag).Value.String(); v == "" || v == "[]" {
 			return sojourn.Invalid(flag, "the filter is empty; leave --%s out, or give --all for every job", flag)
@@ -89,6 +107,8 @@ func (b *bulk) choose(cmd *cobra.Command, args []string) error {
 	switch {
 	case err != nil:
 		return err
+	case b.byName && b.stored:
+		return sojourn.Invalid("id", "a stored operation takes filters or --all; leave the ids out, or --stored, --rate, --limit, --canary, --wait and --id")
 	case b.byName && filtered, b.byName && all, filtered && all:
 		return sojourn.Invalid("id", "give ids, filters or --all, and only one of them")
 	case b.byName:

@@ -59,7 +59,7 @@ func (a *app) printJob(j *sojourn.Job, parents []sojourn.Job, inbox []sojourn.Re
 	for _, block := range []struct {
 		name, kind string
 		b          []byte
-	}{{"args", j.ContentType, j.Args}, {"checkpoint", "", j.Checkpoint}, {"result", j.ResultType, j.Result}, {"error", "", []byte(j.Error)}} {
+	}{{"args", j.ContentType, j.Args}, {"checkpoint", "", j.Checkpoint}, {"result", j.ResultType, j.Result}, {"error", "", []byte(j.Error)}, {"error detail", "", j.ErrorDetail}} {
 		if err := a.PrintBlock(block.name, block.kind, block.b); err != nil {
 			return err
 		}

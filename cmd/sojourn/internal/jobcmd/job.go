@@ -45,6 +45,7 @@ func (a *app) command() *cobra.Command {
 // filterFlags choose jobs.
 type filterFlags struct {
 	kind, key, queue, group, tag, reason string
+	failure, endedAfter, endedBefore     string
 	states                               []string
 }
 
@@ -57,6 +58,9 @@ func (f *filterFlags) bind(cmd *cobra.Command) {
 	fl.StringVar(&f.group, "group", "", "only jobs of this group")
 	fl.StringVar(&f.tag, "tag", "", "only jobs with this tag")
 	fl.StringVar(&f.reason, "reason", "", "only final jobs with this reason")
+	fl.StringVar(&f.failure, "failure", "", "only jobs of this failure group: its failed jobs, and live jobs whose last step failed with this cause")
+	fl.StringVar(&f.endedAfter, "ended-after", "", "only final jobs that ended after this `time`, such as 2026-01-31T18:00:00Z")
+	fl.StringVar(&f.endedBefore, "ended-before", "", "only final jobs that ended before this `time`")
 }
 
 func (f filterFlags) filter() (sojourn.Filter, error) {
@@ -64,7 +68,18 @@ func (f filterFlags) filter() (sojourn.Filter, error) {
 	if err != nil {
 		return sojourn.Filter{}, err
 	}
-	filter := sojourn.Filter{Kind: f.kind, Key: f.key, Queue: f.queue, Group: f.group, Tag: f.tag, Reason: f.reason, States: states}
+	filter := sojourn.Filter{Kind: f.kind, Key: f.key, Queue: f.queue, Group: f.group, Tag: f.tag, Reason: f.reason, Failure: f.failure, States: states}
+	for _, end := range []struct {
+		name, text string
+		to         *time.Time
+	}{{"ended-after", f.endedAfter, &filter.EndedAfter}, {"ended-before", f.endedBefore, &filter.EndedBefore}} {
+		if end.text == "" {
+			continue
+		}
+		if *end.to, err = parse.Time(end.name, end.text); err != nil {
+			return sojourn.Filter{}, err
+		}
+	}
 	return filter, filter.Validate()
 }
 

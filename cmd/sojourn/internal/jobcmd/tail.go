@@ -186,7 +186,8 @@ func (f *follower) ended(j *sojourn.Job) error {
 		if err := f.JSON(happened{At: j.FinishedAt, Event: "result", Text: j.Reason, State: j.State, Job: j}); err != nil {
 			return err
 		}
-	} else if err := errors.Join(f.PrintBlock("result", j.ResultType, j.Result), f.PrintBlock("error", "", []byte(j.Error))); err != nil {
+	} else if err := errors.Join(f.PrintBlock("result", j.ResultType, j.Result), f.PrintBlock("error", "", []byte(j.Error)),
+		f.PrintBlock("error detail", "", j.ErrorDetail)); err != nil {
 		return err
 	}
 	switch j.State {

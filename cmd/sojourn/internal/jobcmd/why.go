@@ -46,7 +46,7 @@ func (a *app) whyCommand() *cobra.Command {
 	return cmd
 }
 
-// nearAwaited finds responses that lie under nearly a key that the job waits for.
+// nearAwaited finds stored responses whose key is similar to one that the job waits for.
 func nearAwaited(ctx context.Context, c *sojourn.Client, w sojourn.Why) (near []sojourn.NearMiss, err error) {
 	for _, key := range w.Keys[:min(len(w.Keys), 10)] {
 		found, err := c.Inbox().NearMisses(ctx, w.Kind, key)

@@ -37,7 +37,7 @@ unchanged. What is set here stays in force whatever programs declare later, unti
 "queue get" shows where each setting comes from. Pauses are not settings: no declaration and no --reset ends one.
 Defaults apply to jobs enqueued from now on that set no value. 0 removes a default (not for --priority and
 --weight). Retention deletes completed and cancelled jobs above an age or a count, and failed jobs only if you
-set --failed-age or --failed-count; -1ns or -1 means never. Defaults and retention are one setting each, as a rate and a
+set --failed-age or --failed-count; none removes a limit, and with both limits none nothing is deleted. Defaults and retention are one setting each, as a rate and a
 breaker are with their details. The queue "*" stands for all queues; it accepts only --paused and --pause-kind.`
 
 func (f *queueFlags) register(fl *pflag.FlagSet) {
@@ -50,10 +50,10 @@ func (f *queueFlags) register(fl *pflag.FlagSet) {
 	fl.DurationVar(&f.policy.Timeout, "timeout", 0, "default time limit of one attempt, its waits included")
 	fl.DurationVar(&f.policy.Deadline, "deadline", 0, "default time limit of the job's whole life")
 	fl.DurationVar(&f.policy.KeepKey, "keep-key", 0, "default time to keep a key reserved after the job ends")
-	fl.DurationVar(&f.retentionAge, "retention-age", 0, "keep completed and cancelled jobs this long (default 168h)")
-	fl.Int64Var(&f.retentionCount, "retention-count", 0, "keep this many completed and this many cancelled jobs (default 50000)")
-	fl.DurationVar(&f.failedAge, "failed-age", 0, "keep failed jobs this long (default forever)")
-	fl.Int64Var(&f.failedCount, "failed-count", 0, "keep this many failed jobs (default all)")
+	fl.Var(parse.DurationOrNone(&f.retentionAge), "retention-age", "keep completed and cancelled jobs this long (default 168h); none = of any age")
+	fl.Var(parse.CountOrNone(&f.retentionCount), "retention-count", "keep this many completed and this many cancelled jobs (default 50000); none = any number")
+	fl.Var(parse.DurationOrNone(&f.failedAge), "failed-age", "keep failed jobs this long (default forever); none = of any age")
+	fl.Var(parse.CountOrNone(&f.failedCount), "failed-count", "keep this many failed jobs (default all); none = any number")
 	f.flow.register(fl)
 	fl.StringArrayVar(&f.windows, "window", nil, "start jobs only in this `WINDOW` (see \"window preview\"); may be repeated, at least one must be open; replaces all windows, none = always")
 	fl.StringSliceVar(&f.reset, "reset", nil, "give a setting back to what programs declare, by its name in JSON such as group_limit; may be repeated, \"*\" = all")

@@ -19,9 +19,11 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/cli"
-	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/versioncmd"
+	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/monitor"
+	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/webpage"
 	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/httpapi/server"
+	"github.com/sojourn-queue/sojourn/internal/version"
 	"github.com/sojourn-queue/sojourn/schedule"
 	"github.com/sojourn-queue/sojourn/store"
 	"github.com/sojourn-queue/sojourn/throttle/rule"
@@ -33,8 +35,8 @@ type app struct{ *cli.App }
 // Command makes the command "serve".
 func Command(a *cli.App) *cobra.Command { return (&app{a}).command() }
 
-const serveHelp = `Serves a store over HTTP. Go programs use the URL http://HOST:PORT as their store, other programs send HTTP requests. The API is documented
-at /docs; health checks are at /livez and /readyz, metrics at /metrics. docs/guides/server.md explains how to run a server.
+const serveHelp = `Serves a store over HTTP. Go programs use the URL http://HOST:PORT as their store, other programs send HTTP requests. The web page
+is at /ui/: people sign in with a token. The API is documented at /docs; health checks are at /livez and /readyz, metrics at /metrics. docs/guides/server.md explains how to run a server.
 
   sojourn serve                                        sqlite:sojourn.db on 127.0.0.1:7575
   sojourn serve --store postgres://… --addr :7575 --tls-cert cert.pem --tls-key key.pem
@@ -55,13 +57,14 @@ const (
 
 // serveFlags are the flags of serve.
 type serveFlags struct {
-	addr, cert, key, profile, logs string
-	insecure, migrate              bool
-	grace, notice                  time.Duration
-	limits                         server.Options
-	conns, queues                  int
-	declared                       bool
-	lowSpace                       int64
+	addr, cert, key, profile   string
+	log                        monitor.Log
+	insecure, require, migrate bool
+	grace, notice              time.Duration
+	limits                     server.Options
+	conns, queues              int
+	declared                   bool
+	lowSpace                   int64
 }
 
 func (a *app) command() *cobra.Command {
@@ -72,8 +75,9 @@ func (a *app) command() *cobra.Command {
 	fl.StringVar(&f.cert, "tls-cert", "", "`FILE` with the certificate and its chain; reloaded within a second after it changes")
 	fl.StringVar(&f.key, "tls-key", "", "`FILE` with the private key")
 	fl.BoolVar(&f.insecure, "insecure-no-auth", false, "require no token, on any address; the log warns about it every minute")
+	fl.BoolVar(&f.require, "require-token", false, "require a token on loopback too, and start although the store has no token yet; requests are refused until one is created")
 	fl.BoolVar(&f.migrate, "migrate", false, "migrate a PostgreSQL database to the newest schema first; SQLite files are always migrated")
-	fl.StringVar(&f.logs, "log", "text", "log format: text or json, on stderr")
+	f.log.Register(fl)
 	fl.StringVar(&f.profile, "pprof", "", "`HOST:PORT` on loopback for /debug/pprof (default none)")
 	fl.DurationVar(&f.grace, "grace", 30*time.Second, "how long running requests may take after SIGTERM")
 	fl.DurationVar(&f.notice, "notice", time.Second, "how long /readyz fails after SIGTERM before the port is closed, so that load balancers stop sending requests; set it longer than their check interval")
@@ -112,6 +116,9 @@ func (f serveFlags) validate(url string) error {
 	if (f.cert == "") != (f.key == "") {
 		return sojourn.Invalid("tls-cert", "give --tls-cert and --tls-key together")
 	}
+	if f.insecure && f.require {
+		return sojourn.Invalid("require-token", "--require-token and --insecure-no-auth contradict each other; give one of them")
+	}
 	if f.conns < 1 || f.limits.Rate < 0 || f.limits.Rate > maxRate {
 		return sojourn.Invalid("max-conns", "out of range: --max-conns must be 1 or more, and --rate 0 to %d", maxRate)
 	}
@@ -121,8 +128,8 @@ func (f serveFlags) validate(url string) error {
 	if f.notice < 0 || f.grace < 0 {
 		return sojourn.Invalid("grace", "a time is negative: --grace and --notice must be 0 or more")
 	}
-	if f.logs != "text" && f.logs != "json" {
-		return sojourn.Invalid("log", "%.64q is not a log format; use text or json", f.logs)
+	if err := f.log.Validate(); err != nil {
+		return err
 	}
 	if _, _, err := net.SplitHostPort(f.addr); err != nil {
 		return sojourn.Invalid("addr", "%.64q is not of the form HOST:PORT", f.addr)
@@ -153,18 +160,18 @@ func (f serveFlags) open(ctx context.Context, c *sojourn.Client) (bool, error) {
 	switch {
 	case err != nil:
 		return false, err
-	case len(tokens) > 0:
+	case len(tokens) > 0 || f.require:
 		return false, nil
 	case loopback(f.addr):
 		return true, nil
 	}
 	return false, sojourn.Invalid("addr", `other machines can reach %s, and the store has no token yet; create one with
   sojourn token create --name admin --verb admin --for 720h
-or start with --insecure-no-auth, if every client that reaches the port may do everything`, f.addr)
+or start with --require-token and create one then, or with --insecure-no-auth, if every client that reaches the port may do everything`, f.addr)
 }
 
 func (a *app) serve(ctx context.Context, c *sojourn.Client, f serveFlags) error {
-	log := a.logger(f.logs)
+	log := f.log.Logger(a.App)
 	var err error
 	if f.limits.Open, err = f.open(ctx, c); err != nil {
 		return err
@@ -178,6 +185,7 @@ func (a *app) serve(ctx context.Context, c *sojourn.Client, f serveFlags) error 
 		return err
 	}
 	h := s.HTTP(f.conns)
+	h.Handler = webpage.Beside(s, c, f.limits, log)
 	if f.cert != "" {
 		files := &certificate{cert: f.cert, key: f.key}
 		if _, err := files.get(nil); err != nil {
@@ -199,10 +207,24 @@ func (a *app) serve(ctx context.Context, c *sojourn.Client, f serveFlags) error 
 	var beside sync.WaitGroup
 	beside.Go(func() { s.Sweep(sweeping) })
 	beside.Go(func() { warn(sweeping, log, f) })
+	manager := supervised(a.Env)
+	beside.Go(func() { manager.watch(sweeping, func(err error) { log.Warn(err.Error()) }) })
 	defer beside.Wait()
 	defer stopSweep()
-	fmt.Fprintf(a.Out, "sojourn serves %s on %s\n", a.Shown(), listening(l, f.cert != ""))
-	log.Info("serving", "addr", l.Addr().String(), "open", f.limits.Open, "version", versioncmd.Current().Version)
+	fmt.Fprintf(a.Out, "sojourn serves %s on %s\nweb page: %[2]s%s\n", a.Shown(), listening(l, f.cert != ""), webpage.Path)
+	log.Info("serving", "addr", l.Addr().String(), "open", f.limits.Open, "version", version.Current().Version)
+	return f.run(ctx, s, h, l, manager)
+}
+
+// run serves until ctx ends, then drains. The service manager is told when the port accepts
+// requests and when the drain begins.
+func (f serveFlags) run(ctx context.Context, s *server.Server, h *http.Server, l net.Listener, manager supervisor) error {
+	log := f.limits.Logger
+	tell := func(state string) {
+		if err := manager.notify(context.WithoutCancel(ctx), state); err != nil {
+			log.Warn(err.Error())
+		}
+	}
 	ended := make(chan error, 1)
 	go func() {
 		if f.cert != "" {
@@ -211,11 +233,13 @@ func (a *app) serve(ctx context.Context, c *sojourn.Client, f serveFlags) error 
 			ended <- h.Serve(l)
 		}
 	}()
+	tell("READY=1")
 	select {
 	case err := <-ended:
 		return err
 	case <-ctx.Done():
 	}
+	tell("STOPPING=1")
 	log.Info("draining", "notice", f.notice.String(), "grace", f.grace.String())
 	s.Drain()
 	select { // the port stays open, for /readyz and the reports of workers
@@ -248,13 +272,6 @@ func listening(l net.Listener, secure bool) string {
 		return "https://" + l.Addr().String()
 	}
 	return "http://" + l.Addr().String()
-}
-
-func (a *app) logger(form string) *slog.Logger {
-	if form == "json" {
-		return slog.New(slog.NewJSONHandler(a.Err, nil))
-	}
-	return slog.New(slog.NewTextHandler(a.Err, nil))
 }
 
 // warn repeats that everybody may do everything, where that was asked for.

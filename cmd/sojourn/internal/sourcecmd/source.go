@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -286,7 +285,10 @@ func (a *app) runCommand() *cobra.Command {
 func (a *app) run(ctx context.Context, c *sojourn.Client, list []sourcefile.Source, hooks webhookFlags) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	logger := slog.New(slog.NewTextHandler(a.Err, nil))
+	logger := hooks.log.Logger(a.App)
+	if err := hooks.metrics.Serve(ctx, logger); err != nil {
+		return err
+	}
 	var ready []*source.Source
 	for _, s := range list {
 		if s.Open == nil {
@@ -298,8 +300,12 @@ func (a *app) run(ctx context.Context, c *sojourn.Client, list []sourcefile.Sour
 		}
 		defer broker.Close()
 		s.Options.Logger = logger
-		if !hooks.silent {
-			s.Options.Observe = func(h source.Handled) { a.handled(s.Options.Name, h) }
+		count := hooks.metrics.Source(s.Options.Name)
+		s.Options.Observe = func(h source.Handled) {
+			count(h)
+			if !hooks.silent {
+				a.handled(s.Options.Name, h)
+			}
 		}
 		one, err := source.New(c, broker, s.Options)
 		if err != nil {

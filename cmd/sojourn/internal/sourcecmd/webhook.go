@@ -1,10 +1,10 @@
 package sourcecmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -15,6 +15,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/cli"
+	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/monitor"
 	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/terminal"
 	"github.com/sojourn-queue/sojourn/source/sourcefile"
 	"github.com/sojourn-queue/sojourn/source/webhook"
@@ -42,6 +43,8 @@ type webhookFlags struct {
 	behindTLS, check  bool
 	silent            bool // print no line for each request
 	o                 webhook.Options
+	log               monitor.Log
+	metrics           monitor.Metrics
 }
 
 func (a *app) webhookCommand() *cobra.Command {
@@ -68,7 +71,12 @@ func (a *app) webhookCommand() *cobra.Command {
 		if f.check {
 			return a.Printf("%s\n", terminal.Plural(len(f.o.Endpoints), "webhook"))
 		}
-		return a.With(func(c *sojourn.Client) error { return a.receive(cmd.Context(), c, f) })
+		return a.With(func(c *sojourn.Client) error {
+			if err := f.metrics.Serve(cmd.Context(), f.log.Logger(a.App)); err != nil {
+				return err
+			}
+			return a.receive(cmd.Context(), c, f)
+		})
 	}
 	return cmd
 }
@@ -98,6 +106,8 @@ func (f *webhookFlags) add(fl *pflag.FlagSet) {
 	fl.IntVar(&f.o.MaxInFlight, "max-in-flight", webhook.DefaultMaxInFlight, "maximum requests being verified and stored at the same time, 1 to 100,000")
 	fl.IntVar(&f.o.MaxConns, "max-conns", webhook.DefaultMaxConns, "maximum connections, a quarter of them reserved for known senders; when full, the oldest connection of another sender is closed")
 	fl.BoolVar(&f.o.NoCapabilities, "no-links", false, "accept no response links")
+	f.log.Register(fl)
+	f.metrics.Register(fl)
 }
 
 func (f *webhookFlags) validate() error {
@@ -111,6 +121,9 @@ func (f *webhookFlags) validate() error {
 	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) && f.cert == "" && !f.behindTLS {
 		return sojourn.Invalid("listen", "other machines can reach %.64q, and requests contain secrets and links; give --tls-cert and --tls-key, or --behind-tls", f.listen)
 	}
+	if err := errors.Join(f.log.Validate(), f.metrics.Validate()); err != nil {
+		return err
+	}
 	_, err = webhook.New(nil, f.o)
 	return err
 }
@@ -118,8 +131,9 @@ func (f *webhookFlags) validate() error {
 // receive serves until ctx ends. What is being stored then gets its answer first.
 func (a *app) receive(ctx context.Context, c *sojourn.Client, f webhookFlags) error {
 	var one sync.Mutex // a line is one write
-	f.o.Logger = slog.New(slog.NewTextHandler(a.Err, nil))
+	f.o.Logger = f.log.Logger(a.App)
 	f.o.Observe = func(h webhook.Handled) {
+		f.metrics.Response(cmp.Or(h.Endpoint, "unknown"), string(cmp.Or(h.Outcome, "refused")))
 		if f.silent {
 			return
 		}

@@ -22,6 +22,10 @@ type diagnosis struct {
 	// Repaired lists the violations that --repair corrected before the checks.
 	Repaired []string `json:"repaired,omitempty"`
 	Checks   []check  `json:"checks"`
+	// Wakeups is sojourn.Status.Wakeups, as this process finds it.
+	Wakeups string `json:"wakeups,omitempty"`
+	// DeadLeases is sojourn.Status.DeadLeases, as this process finds it.
+	DeadLeases string `json:"dead_leases,omitempty"`
 }
 
 type check struct {
@@ -51,7 +55,7 @@ func repairStore(ctx context.Context, c *sojourn.Client, wanted bool) (lines []s
 func (a *app) doctorCommand() *cobra.Command {
 	var repair bool
 	cmd := &cobra.Command{Use: "doctor", Short: "check the invariants of the store", Args: cobra.NoArgs, Long: doctorHelp}
-	cmd.Flags().BoolVar(&repair, "repair", false, "recompute the in-flight counters first and report what was wrong, then check; other violations must be fixed by hand")
+	cmd.Flags().BoolVar(&repair, "repair", false, "recompute the in-flight counters and the counts of jobs first and report what was wrong, then check; other violations must be fixed by hand")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return a.With(func(c *sojourn.Client) error {
 			checker, ok := c.Store().(driver.Checker)
@@ -68,6 +72,9 @@ func (a *app) doctorCommand() *cobra.Command {
 			}
 			d := diagnose(append(checker.Checks(), readableCheck), append(violations, unreadable(cmd.Context(), c)...))
 			d.Repaired = repaired
+			if status, err := c.Store().Status(cmd.Context()); err == nil { // its failure is among the violations
+				d.Wakeups, d.DeadLeases = status.Wakeups, status.DeadLeases
+			}
 			return a.printDiagnosis(d)
 		})
 	}
@@ -166,11 +173,36 @@ func diagnose(names []string, violations []driver.Violation) diagnosis {
 	return d
 }
 
+// wakeupsText explains sojourn.Status.Wakeups.
+func wakeupsText(way string) string {
+	if way == "poll" {
+		return "poll: other processes see new jobs after up to 200 ms"
+	}
+	return way
+}
+
+// deadLeasesText explains sojourn.Status.DeadLeases.
+func deadLeasesText(end string) string {
+	switch end {
+	case "at_once":
+		return "at once: leases of a dead process end within seconds"
+	case "by_time":
+		return "by time: leases of a dead process end when they expire, because connections keep no session"
+	}
+	return end
+}
+
 func (a *app) printDiagnosis(d diagnosis) error {
 	bad := 0
 	t := terminal.NewTable(a.Out, "CHECK", "RESULT")
 	for _, line := range d.Repaired {
 		t.Row("repaired", line)
+	}
+	if d.Wakeups != "" {
+		t.Row("wake-ups", wakeupsText(d.Wakeups))
+	}
+	if d.DeadLeases != "" {
+		t.Row("dead-leases", deadLeasesText(d.DeadLeases))
 	}
 	for _, c := range d.Checks {
 		if len(c.Violations) == 0 {

@@ -36,8 +36,8 @@ const (
 )
 
 const topHelp = `Shows queues and workers on a terminal, refreshed every second, until q or Ctrl-C. RATE is the number of jobs per second that ended since the last refresh,
-OLDEST the age of the oldest ready job. The queues with the oldest ready jobs come first. Each refresh counts every job of the store; with millions of
-jobs use a longer --every.`
+OLDEST the age of the oldest ready job. The queues with the oldest ready jobs come first. A refresh reads the
+maintained numbers of jobs, not the jobs.`
 
 func (a *app) command() *cobra.Command {
 	var once bool
@@ -169,7 +169,14 @@ func keys(in io.Reader) {
 // before it, for the rates.
 func (p picture) text(before *picture, wide, high int) string {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "%s %s  %s  %s\n", terminal.Clean(p.Status.Store), terminal.Clean(p.Status.Location), p.Status.Now.UTC().Format(time.RFC3339), p.sums())
+	fmt.Fprintf(&b, "%s %s  %s  %s", terminal.Clean(p.Status.Store), terminal.Clean(p.Status.Location), p.Status.Now.UTC().Format(time.RFC3339), p.sums())
+	if p.Status.Wakeups != "" {
+		fmt.Fprintf(&b, "  wake-ups: %s", terminal.Clean(p.Status.Wakeups))
+	}
+	if p.Status.DeadLeases != "" {
+		fmt.Fprintf(&b, "  dead leases: %s", terminal.Clean(strings.ReplaceAll(p.Status.DeadLeases, "_", " ")))
+	}
+	b.WriteString("\n")
 	p.queues(&b, before)
 	b.WriteString("\n")
 	p.workers(&b)

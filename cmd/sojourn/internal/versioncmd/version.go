@@ -1,13 +1,13 @@
-// Package versioncmd has the command "version", and the version of this program.
+// Package versioncmd has the command "version".
 package versioncmd
 
 import (
 	"runtime"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/cli"
+	"github.com/sojourn-queue/sojourn/internal/version"
 )
 
 // app is the command line, with the methods of this package.
@@ -16,8 +16,8 @@ type app struct{ *cli.App }
 // Command makes the command "version".
 func Command(a *cli.App) *cobra.Command { return (&app{a}).command() }
 
-// Build says what this program was made of.
-type Build struct {
+// build is the output of the command in JSON.
+type build struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision,omitempty"` // of the source, if it was built in its repository
 	Modified bool   `json:"modified,omitempty"` // the source differed from the revision
@@ -28,7 +28,7 @@ type Build struct {
 func (a *app) command() *cobra.Command {
 	cmd := &cobra.Command{Use: "version", Short: "show the version of this program", Args: cobra.NoArgs}
 	cmd.RunE = func(*cobra.Command, []string) error {
-		b := Current()
+		b := current()
 		if a.AsJSON() {
 			return a.JSON(b)
 		}
@@ -44,23 +44,8 @@ func (a *app) command() *cobra.Command {
 	return cmd
 }
 
-// Current returns the build of this program.
-func Current() Build {
-	b := Build{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
-	read, ok := debug.ReadBuildInfo()
-	if !ok {
-		return b
-	}
-	if v := read.Main.Version; v != "" {
-		b.Version = v
-	}
-	for _, s := range read.Settings {
-		switch s.Key {
-		case "vcs.revision":
-			b.Revision = s.Value
-		case "vcs.modified":
-			b.Modified = s.Value == "true"
-		}
-	}
-	return b
+// current returns the build of this program.
+func current() build {
+	b := version.Current()
+	return build{Version: b.Version, Revision: b.Revision, Modified: b.Modified, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -16,11 +15,13 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/cli"
+	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/monitor"
 	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/terminal"
 	"github.com/sojourn-queue/sojourn/store"
 	"github.com/sojourn-queue/sojourn/worker"
 	"github.com/sojourn-queue/sojourn/worker/execjob"
 	"github.com/sojourn-queue/sojourn/worker/httpjob"
+	"github.com/sojourn-queue/sojourn/worker/metrics"
 )
 
 // app is the command line, with the methods of this package.
@@ -44,7 +45,8 @@ decides the outcome of the job:
   exit 65  failed, even if attempts remain
   exit 75  run again after a minute, or after the duration in the file $SOJOURN_RETRY_AFTER, such as 90s; not counted as an error
   exit 77  awaiting a response; the file $SOJOURN_AWAIT may configure the wait: {"within": "6h", "keys": ["order-42"]}
-  others   an error, retried with backoff; the error text is the end of standard error
+  others   an error, retried with backoff; the error text is the end of standard error. With this status and 65,
+           the file $SOJOURN_ERROR_DETAIL may have JSON to store with the error
 
 The program and its child processes form a process group. When the job is cancelled, a time limit passes or the lease is lost, the group
 gets SIGTERM, and SIGKILL a second later. The environment has only PATH, HOME, USER, LOGNAME, SHELL, LANG, LC_ALL, LC_CTYPE, TZ and the
@@ -67,6 +69,8 @@ type workFlags struct {
 	parents       bool
 	o             worker.Options
 	call          callFlags
+	log           monitor.Log
+	metrics       monitor.Metrics
 }
 
 func (a *app) command() *cobra.Command {
@@ -87,9 +91,14 @@ func (a *app) command() *cobra.Command {
 	fl.BoolVar(&f.once, "once", false, "run one ready job and end; exit code 3 if there is none")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "print a line for each run")
 	f.call.register(fl)
+	f.log.Register(fl)
+	f.metrics.Register(fl)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 && cmd.ArgsLenAtDash() != 0 {
 			return sojourn.Invalid("exec", "%.64q is unexpected; put the command after --", args[0])
+		}
+		if err := errors.Join(f.log.Validate(), f.metrics.Validate()); err != nil {
+			return err
 		}
 		var program *execjob.Program
 		caller, err := a.caller(f.call)
@@ -148,16 +157,17 @@ func (a *app) program(f workFlags, args []string) (*execjob.Program, error) {
 }
 
 func (a *app) work(ctx context.Context, c *sojourn.Client, f workFlags, program *execjob.Program, caller *httpjob.Caller) error {
-	f.o.Logger = slog.New(slog.NewTextHandler(a.Err, nil))
+	f.o.Logger = f.log.Logger(a.App)
+	if err := f.metrics.Serve(ctx, f.o.Logger); err != nil {
+		return err
+	}
 	if store.IsServer(a.URL()) {
 		f.o.SweepEvery = -1 // a server does it by itself, and lets nobody else without the verb admin
 	}
 	if f.o.Grace == 0 {
 		f.o.Grace = -1 // 0 would be the default
 	}
-	if f.verbose || f.once {
-		f.o.Observer = &runLog{a: a}
-	}
+	f.o.Observer = &runLog{a: a, metrics: f.metrics.Metrics, silent: !f.verbose && !f.once}
 	w := worker.New(c, f.o)
 	for _, k := range f.kinds {
 		worker.Handle(w, sojourn.Kind[[]byte]{Name: k, Codec: sojourn.Bytes}, program.Run)
@@ -185,15 +195,18 @@ func (a *app) work(ctx context.Context, c *sojourn.Client, f workFlags, program 
 	return err
 }
 
-// runLog prints each run once its outcome is stored or its lease is lost.
+// runLog counts all events, and prints each run once its outcome is stored or its lease is lost.
 type runLog struct {
-	a  *app
-	mu sync.Mutex // a line is one write
+	a       *app
+	metrics *metrics.Metrics
+	silent  bool
+	mu      sync.Mutex // a line is one write
 }
 
 // Observe implements worker.Observer.
 func (l *runLog) Observe(e worker.Event) {
-	if e.Type != worker.EventFinished && e.Type != worker.EventLost {
+	l.metrics.Observe(e)
+	if l.silent || e.Type != worker.EventFinished && e.Type != worker.EventLost {
 		return
 	}
 	l.mu.Lock()

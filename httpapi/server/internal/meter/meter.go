@@ -2,6 +2,7 @@
 package meter
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/schedule"
+	"github.com/sojourn-queue/sojourn/workflow"
 )
 
 // gauges makes gauges of a registry.
@@ -18,6 +20,16 @@ func gauges(state *prometheus.Registry) func(name, help string, labels ...string
 		state.MustRegister(v)
 		return v
 	}
+}
+
+// Store adds the gauges of the store as a whole.
+func Store(state *prometheus.Registry, status sojourn.Status) {
+	vec := gauges(state)
+	vec("sojourn_store_bytes", "Size of the store on disk, in bytes.").WithLabelValues().Set(float64(status.Bytes))
+	vec("sojourn_wakeups_info", "1; the label says how commits of other processes wake this server: notify, inotify, poll, or none if there are no other processes.", "way").
+		WithLabelValues(cmp.Or(status.Wakeups, "none")).Set(1)
+	vec("sojourn_dead_leases_info", "1; the label says when the leases of this process would end if it died: at_once, by_time, or none if there are no other processes.", "end").
+		WithLabelValues(cmp.Or(status.DeadLeases, "none")).Set(1)
 }
 
 // Queues adds the gauges of queues.
@@ -78,6 +90,48 @@ func Schedules(ctx context.Context, state *prometheus.Registry, keeper schedule.
 			skipped.WithLabelValues(d.Name).Add(float64(d.Skipped))
 		}
 	}
+}
+
+// maxWorkflows bounds the workflows of a scrape. Their names are no labels, because each order of a
+// shop may be a workflow.
+const maxWorkflows = 10_000
+
+// Workflows adds the gauges of the workflows that the caller in ctx may see. It reads those that
+// have not ended first, so that these are exact while they are at most maxWorkflows.
+func Workflows(ctx context.Context, state *prometheus.Registry, keeper workflow.Store, now time.Time) error {
+	vec := gauges(state)
+	number := vec("sojourn_workflows", "Number of workflows, counted up to 10,000 that have not ended and 10,000 that have.", "state")
+	problems := vec("sojourn_workflow_problems", "Workflows with a callback that could not be enqueued, or a member that could not be redriven.")
+	oldest := vec("sojourn_workflow_oldest_seconds", "Age of the oldest workflow that has not ended; 0 without one.")
+	age, wrong := 0.0, 0
+	for _, states := range [][]workflow.State{{workflow.Open, workflow.Running}, {workflow.Completed, workflow.Failed, workflow.Cancelled}} {
+		for _, s := range states {
+			number.WithLabelValues(string(s)).Set(0)
+		}
+		after, seen := "", 0
+		for seen < maxWorkflows {
+			page, err := keeper.Workflows(ctx, workflow.Query{States: states, After: after, Limit: sojourn.MaxFind})
+			if err != nil {
+				return err
+			}
+			if len(page) == 0 {
+				break
+			}
+			for _, w := range page {
+				number.WithLabelValues(string(w.State)).Add(1)
+				if w.Problem != "" {
+					wrong++
+				}
+				if !w.State.Final() {
+					age = max(age, now.Sub(w.CreatedAt).Seconds())
+				}
+			}
+			after, seen = page[len(page)-1].Name, seen+len(page)
+		}
+	}
+	problems.WithLabelValues().Set(float64(wrong))
+	oldest.WithLabelValues().Set(age)
+	return nil
 }
 
 func boolGauge(on bool) float64 {

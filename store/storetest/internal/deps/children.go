@@ -30,6 +30,8 @@ var childTrials = []kit.Trial{
 	{Name: "children are refused by no limit", Law: "max_depth refuses no child.", Covers: "tr:F17 rules:C7", Run: childrenNoLimit},
 	{Name: "tenants and children", Law: "A worker stores children only where its token may enqueue, and reads only those that it may see.", Covers: "tr:F15", Run: childrenForeign},
 	{Name: "retention spares awaited children", Law: "Children stay until their parent is final, so that it can read their results.", Covers: "tr:W10", Run: childrenKept},
+	{Name: "a dependency on an own child", Law: "A job may depend on a child that it awaits; without the dependency the child is its child as before.",
+		Covers: "spec:D4 inv:G1 inv:G5", Run: dependsOnChild},
 	{Name: "why a parent waits", Law: "Why names the children that are not final, and until when the parent waits.", Covers: "spec:O5", Run: whyChildren},
 }
 
@@ -353,4 +355,25 @@ func whyChildren(s *kit.Scene) {
 	s.Must(err, "Why")
 	kit.Same(s, "waits", w.Waits, fmt.Sprintf("for its children job %d (ready)", b.ID))
 	s.At("until", w.Until, s.Get(c.Job.ID).WakeAt)
+}
+
+func dependsOnChild(s *kit.Scene) {
+	c := s.Running()
+	id := c.Job.ID
+	a, b := child(s, "a"), child(s, "b")
+	s.Finish(kit.AwaitJobs(c, 0, a, b), sojourn.Blocked)
+	both := dependOn(a.ID)
+	both.Undepend = &[]sojourn.ID{a.ID}
+	s.Must(change(s, id, both).Err, "add and remove in one call")
+	s.Finds(sojourn.Filter{ParentsOf: id})
+	waits(s, id, 1)
+	s.Must(change(s, id, dependOn(b.ID)).Err, "add")
+	s.Finds(sojourn.Filter{ParentsOf: id}, b.ID)
+	s.Must(change(s, id, undepend(b.ID)).Err, "remove")
+	s.Finds(sojourn.Filter{ParentsOf: id})
+	s.Finds(sojourn.Filter{AwaitedBy: id}, a.ID, b.ID)
+	kit.Same(s, "children done", s.State(id, sojourn.Ready).ChildrenDone, true)
+	s.Finish(kit.Completed(take(s, id)), sojourn.Completed)
+	s.Advance(sojourn.IDLife + time.Second)
+	s.Must(s.Edit(id, sojourn.Edit{Action: sojourn.EditPurge}).Err, "purge") // the store's own checks look for names without a job
 }

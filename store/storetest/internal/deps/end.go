@@ -21,6 +21,8 @@ var endTrials = []kit.Trial{
 	{Name: "a large fan-out", Law: "A job with more dependents than one transaction decides releases all of them, each once.", Covers: "tr:S3 inv:G2 inv:G4", Run: fanOut},
 	{Name: "cancel with dependents", Law: "A cancel that would leave dependents waiting for ever is refused and names them, unless it says what becomes of them.",
 		Covers: "spec:D8 tr:O1", Run: cancelNamed},
+	{Name: "a cancel with dependents goes on through the levels", Law: "What a cancel says about dependents counts for the dependents of each job that ends by it; a released job ends nothing.",
+		Covers: "spec:D8 tr:O1 tr:S5 inv:G4", Run: cancelLevels},
 	{Name: "cancel of one generation", Law: "A dependent that the same cancel refuses, because it names another generation, counts like one outside of the call.",
 		Covers: "spec:D8 tr:O1", Run: cancelOneGeneration},
 	{Name: "purge with dependents", Law: "A purge is refused while dependents wait, unless it says what becomes of them.", Covers: "rules:C6 tr:O8 tr:S5", Run: purgeNamed},
@@ -228,4 +230,31 @@ func cancelOneGeneration(s *kit.Scene) {
 	s.Is(ed.Items[0].Err, sojourn.ErrConflict, "the cancel of a parent whose dependent is in another generation")
 	waits(s, again, 1)
 	s.State(parent, sojourn.Ready)
+}
+
+func cancelLevels(s *kit.Scene) {
+	for _, d := range []struct {
+		dependents     string
+		waits, follows sojourn.State // of jobs that wait for the cancelled one, and for one that is cancelled or fails with it
+	}{{sojourn.DependentsCancel, sojourn.Cancelled, sojourn.Cancelled}, {sojourn.DependentsRelease, sojourn.Blocked, sojourn.Ready}} {
+		root := s.Enqueue()
+		waiting := s.Enqueue(sojourn.DependsOn(root))
+		cancelled, failed := s.Enqueue(on(sojourn.CancelOnFailure, root)), s.Enqueue(on(sojourn.FailOnFailure, root))
+		deep := s.Enqueue(sojourn.DependsOn(s.Enqueue(sojourn.DependsOn(waiting))))
+		follows := []sojourn.ID{s.Enqueue(sojourn.DependsOn(cancelled)), s.Enqueue(sojourn.DependsOn(failed))}
+		ignores := s.Enqueue(on(sojourn.IgnoreFailure, cancelled))
+		s.Edited(root, sojourn.Edit{Action: sojourn.EditCancel, Dependents: d.dependents}, sojourn.Cancelled)
+		settle(s, deep, d.waits)
+		for _, id := range follows {
+			s.State(id, d.follows)
+		}
+		s.State(ignores, sojourn.Ready)
+		s.State(failed, sojourn.Failed)
+	}
+	parent := s.Enqueue(sojourn.Queue("fan"))
+	s.EnqueueMany(700, sojourn.Queue("fan"), sojourn.DependsOn(parent))
+	child := s.EnqueueMany(700, sojourn.Queue("fan"), sojourn.DependsOn(parent))[699]
+	deep := s.Enqueue(sojourn.Queue("fan"), sojourn.DependsOn(child))
+	s.Edited(parent, sojourn.Edit{Action: sojourn.EditCancel, Dependents: sojourn.DependentsCancel}, sojourn.Cancelled)
+	settle(s, deep, sojourn.Cancelled) // more dependents than one transaction decides
 }

@@ -1,6 +1,7 @@
 package deps
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 var stageTrials = []kit.Trial{
 	{Name: "a stage releases", Law: "An advance resolves the dependencies that wait for the stage, and no others.", Covers: "spec:D5 tr:F16 tr:S3 inv:G1", Run: stageReleases},
+	{Name: "two stages that end together", Law: "Two jobs that advance in one call release nothing that waits for the end of one of them.", Covers: "spec:D5 tr:F16 inv:G1", Run: stagesTogether},
 	{Name: "the end of a job that never advances", Law: "A dependency on a stage counts the end of the job as any other does.", Covers: "spec:D5 tr:S3 tr:S4 tr:S5", Run: stageEnds},
 	{Name: "a stage with a large fan-out", Law: "A stage releases more dependents than one transaction decides, also if the job fails at once.",
 		Covers: "spec:D5 tr:S3 inv:G2 inv:G4", Run: stageFanOut},
@@ -44,6 +46,18 @@ func stageReleases(s *kit.Scene) {
 	s.Finish(kit.Completed(c), sojourn.Completed)
 	s.State(later, sojourn.Ready)
 	s.State(plain, sojourn.Ready)
+}
+
+func stagesTogether(s *kit.Scene) {
+	a, b := s.Running(), s.Running()
+	both := s.Enqueue(onStage("", a.Job.ID), sojourn.DependsOn(b.Job.ID))
+	one := s.Enqueue(onStage("", b.Job.ID))
+	fs, err := s.Store.Finish(s.Ctx, []sojourn.Outcome{kit.Advance(a, "next"), kit.Advance(b, "next")})
+	s.Must(err, "Finish")
+	kit.Same(s, "the reports", fmt.Sprint(fs[0].Status, fs[1].Status), fmt.Sprint(driver.FinishApplied, driver.FinishApplied))
+	s.State(one, sojourn.Ready)
+	waits(s, both, 1)
+	s.Finds(sojourn.Filter{ParentsOf: both}, a.Job.ID, b.Job.ID)
 }
 
 func stageEnds(s *kit.Scene) {

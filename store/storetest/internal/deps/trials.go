@@ -11,7 +11,7 @@ import (
 
 // Trials are all cases of the package.
 func Trials() []kit.Trial {
-	return slices.Concat(lifeTrials, replaceTrials, changeTrials, endTrials, tenantTrials, stageTrials, childTrials)
+	return slices.Concat(lifeTrials, replaceTrials, changeTrials, endTrials, tenantTrials, stageTrials, childTrials, walkTrials)
 }
 
 // on is an option for a dependency with an action.

@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -14,6 +15,7 @@ import (
 var queueTrials = []kit.Trial{
 	{Name: "list queues", Law: "Queues are listed in the order in which they were first seen, or as named.", Covers: "spec:A5 spec:O13 spec:A9", Run: queueList},
 	{Name: "count jobs", Law: "A queue counts its jobs by state, and what is resumed, stalled and in flight.", Covers: "spec:O13 spec:A11", Run: queueCounts},
+	{Name: "counts follow every change", Law: "The counts of queues follow an end, a redrive, a move to another queue and a purge.", Covers: "spec:O13", Run: countChanges},
 	{Name: "defaults of a queue", Law: "What neither option nor kind says comes from the queue, at the enqueue.",
 		Covers: "spec:A12 spec:J11 spec:J12", Run: queueDefaults},
 	{Name: "settings of a queue", Law: "Settings are stored whole, checked, and make the queue.", Covers: "spec:A5 spec:A9 spec:A16 spec:X13", Run: queueSettings},
@@ -109,6 +111,26 @@ func queueCounts(s *kit.Scene) {
 	kit.Same(s, "stalled after the sweep", s.Queue(kit.Queue).Stalled, 0)
 	s.Resumed("r", kit.OfKind(kit.Kind), sojourn.Priority(-1))
 	kit.Same(s, "resumed", s.Queue(kit.Queue).Resumed, 1)
+}
+
+// countChanges compares the counts of two queues after each change. The checks that follow every
+// case compare them with a recount.
+func countChanges(s *kit.Scene) {
+	counts := func(queue string) string { return fmt.Sprint(s.Queue(queue).Counts) }
+	c := s.Final(sojourn.Failed)
+	s.Enqueue(sojourn.Queue("other"), kit.OfKind("b"))
+	kit.Same(s, "counts after a failure", counts(kit.Queue), "map[failed:1]")
+	other := "other"
+	s.Edited(c.Job.ID, sojourn.Edit{Action: sojourn.EditRedrive}, sojourn.Ready)
+	kit.Same(s, "counts after a redrive", counts(kit.Queue), "map[ready:1]")
+	s.Edited(c.Job.ID, sojourn.Edit{Action: sojourn.EditChange, Queue: &other}, sojourn.Ready)
+	kit.Same(s, "counts of the queue that the job has left", counts(kit.Queue), "map[]")
+	kit.Same(s, "counts of its new queue", counts(other), "map[ready:2]")
+	s.Edited(c.Job.ID, sojourn.Edit{Action: sojourn.EditCancel}, sojourn.Cancelled)
+	kit.Same(s, "counts after a cancel", counts(other), "map[ready:1 cancelled:1]")
+	s.Advance(sojourn.IDLife + time.Second)
+	s.Edit(c.Job.ID, sojourn.Edit{Action: sojourn.EditPurge})
+	kit.Same(s, "counts after a purge", counts(other), "map[ready:1]")
 }
 
 func queueDefaults(s *kit.Scene) {

@@ -141,9 +141,12 @@ func again(s *kit.Scene, j sojourn.Job, want sojourn.State) {
 }
 
 func enqueueSameID(s *kit.Scene) {
-	j := s.Job(sojourn.Key("k"))
+	j := s.Job(sojourn.Key("k"), sojourn.Meta("tenant", "a"))
 	s.Put(j)
 	again(s, j, sojourn.Ready)
+	traced := j
+	traced.InheritTrace("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "vendor=1")
+	again(s, traced, sojourn.Ready) // a repeated request is another span
 	c := s.Claim()
 	s.Advance(time.Second)
 	again(s, j, sojourn.Running)

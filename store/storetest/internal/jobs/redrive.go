@@ -66,7 +66,7 @@ func redriveHistory(s *kit.Scene) {
 	s.Edited(c.Job.ID, sojourn.Edit{Action: sojourn.EditRedrive, By: "ops", Reason: "gateway repaired"}, sojourn.Ready)
 	s.Finish(kit.Completed(s.Claim()), sojourn.Completed)
 	as := s.Happened(c.Job.ID, "abort", "redriven", "completed")
-	kit.Same(s, "the entry of the finished generation", as[0], before[0])
+	kit.Same(s, "the entry of the finished generation", kit.Text(as[0]), kit.Text(before[0]))
 	kit.Same(s, "by", as[1].By, "ops")
 	kit.Same(s, "reason", as[1].Reason, "gateway repaired")
 	kit.Same(s, "generation of the last step", as[2].Generation, 2)

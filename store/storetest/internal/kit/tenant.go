@@ -13,6 +13,20 @@ type Distant interface {
 	As(c *access.Caller) driver.Store
 }
 
+// Keeper is the part of the store that keeps access tokens. A case about tokens that the store does
+// not keep is skipped.
+func (s *Scene) Keeper() access.Keeper {
+	s.Helper()
+	if far, ok := s.Store.(interface{ Keeper() access.Keeper }); ok {
+		return far.Keeper()
+	}
+	k, ok := s.Store.(access.Keeper)
+	if !ok {
+		s.Skip("this store keeps no tokens")
+	}
+	return k
+}
+
 // Tenant is the scene as the holder of a token sees it. A store that is far away has to be asked
 // for a connection with that token.
 func (s *Scene) Tenant(token string, grants ...access.Grant) *Scene {

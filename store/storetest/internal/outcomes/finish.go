@@ -46,8 +46,8 @@ func complete(s *kit.Scene) {
 	s.At("began_at", a.BeganAt, s.Now().Add(-3*time.Second))
 	s.At("ended_at", a.EndedAt, s.Now())
 	a.BeganAt, a.EndedAt = time.Time{}, time.Time{}
-	kit.Same(s, "the entry of the history", a, sojourn.HistoryEntry{Seq: 1, Generation: 1, Attempt: 1, Epoch: 1, Purpose: sojourn.PurposeStart, Worker: "w1",
-		Outcome: "completed", State: sojourn.Completed, By: a.By})
+	kit.Same(s, "the entry of the history", kit.Text(a), kit.Text(sojourn.HistoryEntry{Seq: 1, Generation: 1, Attempt: 1, Epoch: 1, Purpose: sojourn.PurposeStart, Worker: "w1",
+		Outcome: "completed", State: sojourn.Completed, By: a.By}))
 	s.ClaimNone("it is completed")
 	s.Advance(24 * time.Hour)
 	s.Sweep()

@@ -10,6 +10,6 @@ import (
 
 // Trials are all cases of the package.
 func Trials() []kit.Trial {
-	return slices.Concat(finishTrials, stageTrials, errorTrials, awaitTrials, erroredTrials, sweepTrials, clockTrials,
+	return slices.Concat(finishTrials, detailTrials, stageTrials, errorTrials, awaitTrials, erroredTrials, sweepTrials, clockTrials,
 		historyTrials, lifeTrials, windowTrials)
 }

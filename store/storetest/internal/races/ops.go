@@ -169,7 +169,7 @@ func (r *round) cycle() (refused int, err error) {
 	}
 	errs := r.atOnce(calls)
 	for i, err := range errs {
-		if err != nil && sojourn.ErrorCode(err) != sojourn.CodeConflict {
+		if code := sojourn.ErrorCode(err); err != nil && code != sojourn.CodeConflict && code != sojourn.CodeCycle {
 			return 0, fmt.Errorf("call %d: %w", i, err)
 		}
 		if err != nil {

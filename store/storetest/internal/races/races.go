@@ -143,7 +143,7 @@ func (r *round) atOnce(calls []func(driver.Store) error) []error {
 // refusal reports whether a call was refused by a rule, which is an answer as good as any other.
 func refusal(err error) bool {
 	switch sojourn.ErrorCode(err) {
-	case sojourn.CodeConflict, sojourn.CodeNotFound, sojourn.CodeInvalid:
+	case sojourn.CodeConflict, sojourn.CodeNotFound, sojourn.CodeInvalid, sojourn.CodeDependency, sojourn.CodeCycle:
 		return true
 	}
 	return false

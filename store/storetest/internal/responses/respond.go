@@ -32,6 +32,8 @@ var respondTrials = []kit.Trial{
 		Covers: "tr:M4 rules:B6", Run: respondErrorRetry},
 	{Name: "rules:B1 whenever a step ends", Law: "A kept answer is found by every way in which a step ends with a retry that waits.",
 		Covers: "rules:B1 tr:M3 tr:F2 tr:F7 tr:F11 tr:W1 tr:W5 inv:U4", Run: respondEveryEnd},
+	{Name: "the next answer while one is in hand", Law: "An answer that came during a step is in hand in the step after its Await, and the one before it is not.",
+		Covers: "tr:M1 tr:F5 tr:R5 inv:U4", Run: respondNext},
 	{Name: "rules:B8 two messages", Law: "Two messages with different ids are two answers, even with the same bytes.", Covers: "rules:B8 tr:R5 tr:M1", Run: respondTwice},
 	{Name: "responses of one call to one job", Law: "Each response of a call finds the job as those before it have left it: in hand, answered, failed; the newest progress stays.",
 		Covers: "tr:R1 tr:R3 tr:R5 tr:R6 tr:M1 tr:M2 tr:M4 inv:U4", Run: respondTogether},
@@ -245,6 +247,21 @@ func respondEveryEnd(s *kit.Scene) {
 		kit.Same(s, "the answer after "+way, string(s.ClaimedResponse(s.Claim()).Body), "for "+way)
 		s.Cancel(c.Job.ID)
 	}
+}
+
+func respondNext(s *kit.Scene) {
+	c := s.Awaiting(sojourn.Key("k"))
+	first := s.Respond("k", kit.Body("first"))
+	d := s.Claim()
+	kit.Same(s, "the answer", string(s.ClaimedResponse(d).Body), "first")
+	next := s.Respond("k", kit.Body("next"))
+	s.Became(next, sojourn.Early, c.Job.ID)
+	s.Finish(kit.Await(d, time.Hour), sojourn.Ready)
+	s.Stored(first.Seq, sojourn.Applied)
+	s.Stored(next.Seq, sojourn.Applied)
+	e := s.Claim()
+	kit.Same(s, "the answer after it", string(s.ClaimedResponse(e).Body), "next")
+	kit.Same(s, "answers", len(e.Job.Responses), 1)
 }
 
 func respondTwice(s *kit.Scene) {

@@ -10,6 +10,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/store/storetest/internal/faulty"
+	"github.com/sojourn-queue/sojourn/store/storetest/internal/model"
 )
 
 // name is a new one.
@@ -30,7 +31,7 @@ func (r *run) advance(d time.Duration) {
 }
 
 // tick follows each reading of the store's clock: a clock that was set back stands still.
-func (r *run) tick() { r.m.now = max(r.m.now, r.wall.UnixMicro()) }
+func (r *run) tick() { r.m.Now = max(r.m.Now, r.wall.UnixMicro()) }
 
 // fault chooses the fault of the next call.
 func (r *run) fault(kinds ...faulty.Fault) faulty.Fault {
@@ -57,17 +58,17 @@ func (r *run) fault(kinds ...faulty.Fault) faulty.Fault {
 // call later if its caller does not learn the outcome.
 func attempt[A any](r *run, what string, f faulty.Fault, predict func() A, call func() (A, error), again func(), differs func(got, want A) string) (got A, ok bool) {
 	r.result.Calls++
-	clear(r.m.touched)
-	r.m.edges.deep = false
+	clear(r.m.Touched)
+	r.m.Edges.Deep = false
 	var want A
 	if f != faulty.Down {
 		r.tick()
 		want = predict()
-		r.m.edges.flush()
+		r.m.Edges.Flush()
 	}
 	if f == faulty.Twice {
 		want = predict()
-		r.m.edges.flush()
+		r.m.Edges.Flush()
 	}
 	got, err := call()
 	switch f {
@@ -117,7 +118,7 @@ func told(v any) string {
 // draw returns an unused id.
 func (r *run) draw() sojourn.ID {
 	const size = 40
-	if len(r.block) == 0 || r.m.now-r.drawn > (sojourn.IDLife-time.Second).Microseconds() {
+	if len(r.block) == 0 || r.m.Now-r.drawn > (sojourn.IDLife-time.Second).Microseconds() {
 		if r.old = append(r.old, r.block...); len(r.old) > 10 {
 			r.old = r.old[len(r.old)-10:]
 		}
@@ -126,11 +127,11 @@ func (r *run) draw() sojourn.ID {
 		if err != nil {
 			r.fail("IDs: %v", err)
 		}
-		if first != r.m.nextID && first < r.m.nextID {
-			r.fail("IDs gave %d again, all below %d were given out before", first, r.m.nextID)
+		if first != r.m.NextID && first < r.m.NextID {
+			r.fail("IDs gave %d again, all below %d were given out before", first, r.m.NextID)
 		}
-		r.m.nextID, r.drawn, r.block = first+size, r.m.now, nil
-		r.m.blocks = append(r.m.blocks, block{first, size, r.m.now})
+		r.m.NextID, r.drawn, r.block = first+size, r.m.Now, nil
+		r.m.Blocks = append(r.m.Blocks, model.Block{First: first, Size: size, Leased: r.m.Now})
 		for i := range sojourn.ID(size) {
 			r.block = append(r.block, first+i)
 		}
@@ -169,7 +170,7 @@ func (r *run) enqueue(jobs []sojourn.Job, partial bool) {
 	}
 	f := r.fault(faults...)
 	got, ok := attempt(r, what, f,
-		func() enqueuedAll { done, code := r.m.enqueue(jobs, partial); return enqueuedAll{done, code} },
+		func() enqueuedAll { done, code := r.m.Enqueue(jobs, partial); return enqueuedAll{done, code} },
 		func() (enqueuedAll, error) {
 			done, err := r.store.Enqueue(r.ctx, jobs, partial)
 			if code := sojourn.ErrorCode(err); f != faulty.Lost && f != faulty.Down && code != "" {
@@ -209,22 +210,22 @@ func (r *run) claim(q driver.ClaimRequest) []driver.Claimed {
 		kinds = nil
 		what += fmt.Sprint(", room for ", q.Capacity)
 	}
-	var may []*job // the choices of a claim with a tight capacity
+	var may []*model.Job // the choices of a claim with a tight capacity
 	choose := false
 	got, ok := attempt(r, what, r.fault(kinds...),
 		func() []driver.Claimed {
-			jobs, fresh := r.m.repeated(q)
+			jobs, fresh := model.Claims(r.m).Repeated(q)
 			if fresh {
-				r.m.sweepDue(100)
-				jobs = r.m.claimable(q)
+				model.Sweeps(r.m).SweepDue(100)
+				jobs = model.Claims(r.m).Claimable(q)
 				if tight {
 					may, choose = jobs, true
 					return nil
 				}
 				jobs = jobs[:min(len(jobs), q.Max)]
-				r.m.take(q, jobs)
+				model.Claims(r.m).Take(q, jobs)
 			}
-			return r.m.claimed(jobs)
+			return model.Claims(r.m).Claimed(jobs)
 		},
 		func() ([]driver.Claimed, error) { return r.store.Claim(r.ctx, q) },
 		nil,
@@ -241,57 +242,32 @@ func (r *run) claim(q driver.ClaimRequest) []driver.Claimed {
 		return nil
 	}
 	for _, c := range got {
-		if d := r.ledger.claimed(c, r.m.now); d != "" {
+		if d := r.ledger.claimed(c, r.m.Now); d != "" {
 			r.fail("%s: %s", what, d)
 		}
 		r.leases = append(r.leases, given{c.Lease, c.Purpose})
-		r.tokens = append(r.tokens, tokened{c.Job.Token, capability{c.Job.ID, c.Job.Generation, c.Job.Attempt, r.m.jobs[c.Job.ID].Waits}})
+		r.tokens = append(r.tokens, tokened{c.Job.Token, model.Capability{Job: c.Job.ID, Generation: c.Job.Generation, Attempt: c.Job.Attempt, Wait: r.m.Jobs[c.Job.ID].Waits}})
 	}
 	return got
 }
 
 // chosen accepts the choice of a claim with a tight capacity, if it was allowed.
-func (r *run) chosen(q driver.ClaimRequest, got []driver.Claimed, may []*job) ([]driver.Claimed, string) {
+func (r *run) chosen(q driver.ClaimRequest, got []driver.Claimed, may []*model.Job) ([]driver.Claimed, string) {
 	room, at := q.Capacity, 0
-	var jobs []*job
+	var jobs []*model.Job
 	for n, c := range got {
-		i := slices.IndexFunc(may, func(j *job) bool { return j.ID == c.Job.ID })
+		i := slices.IndexFunc(may, func(j *model.Job) bool { return j.ID == c.Job.ID })
 		if i < at || i > 0 && n == 0 {
 			return nil, fmt.Sprintf("gave job %d, which is not the next that may be claimed", c.Job.ID)
 		}
-		room -= uses(may[i])
+		room -= model.Uses(may[i])
 		jobs, at = append(jobs, may[i]), i+1
 	}
 	if len(got) == 0 && len(may) > 0 || room < 0 || len(got) > q.Max {
 		return nil, fmt.Sprintf("gave %d jobs, which leave room %d; at most %d were asked for, and %d may be claimed", len(got), room, q.Max, len(may))
 	}
-	r.m.take(q, jobs)
-	return r.m.claimed(jobs), ""
-}
-
-// claimed is the model's answer to a claim.
-func (m *model) claimed(jobs []*job) []driver.Claimed {
-	out := make([]driver.Claimed, len(jobs))
-	for i, j := range jobs {
-		c := &out[i]
-		c.Lease = sojourn.Lease{ID: j.ID, Epoch: j.epoch, Worker: j.worker}
-		c.Job = sojourn.Job{ID: j.ID, Kind: j.kind, Key: j.key, Queue: j.queue, Attempt: j.Attempt, Generation: j.generation, Failures: j.Failures,
-			Crashes: j.Crashes, Args: []byte(j.args), Checkpoint: []byte(j.checkpoint)}
-		c.Purpose, c.LeaseFor, c.Timeout, c.Deadline = j.Purpose, m.left(j.leaseUntil), m.left(j.timeoutAt), m.left(j.deadline)
-		if j.Purpose != sojourn.PurposeDecide {
-			for _, r := range m.inHand(j.ID) {
-				c.Job.Responses = append(c.Job.Responses, &r.r)
-			}
-		}
-	}
-	return out
-}
-
-func (m *model) left(us int64) time.Duration {
-	if us == 0 {
-		return 0
-	}
-	return max(time.Duration(us-m.now)*time.Microsecond, 1)
+	model.Claims(r.m).Take(q, jobs)
+	return model.Claims(r.m).Claimed(jobs), ""
 }
 
 func claimedDiffer(got, want []driver.Claimed) string {
@@ -320,7 +296,7 @@ func (r *run) save(s driver.Saved) {
 		what += " key " + s.Key
 	}
 	attempt(r, what, r.fault(faulty.Lost, faulty.Down, faulty.Twice),
-		func() string { return r.m.save(s) },
+		func() string { return model.StepsOf(r.m).Save(s) },
 		func() (string, error) {
 			errs, err := r.store.Save(r.ctx, []driver.Saved{s})
 			if err != nil || len(errs) != 1 {
@@ -334,8 +310,8 @@ func (r *run) save(s driver.Saved) {
 			}
 			return ""
 		})
-	if j := r.m.stands(s.Lease); j != nil {
-		r.ledger.prolonged(s.Lease, j.leaseUntil)
+	if j := r.m.Stands(s.Lease); j != nil {
+		r.ledger.prolonged(s.Lease, j.LeaseUntil)
 	}
 }
 
@@ -348,10 +324,14 @@ func (r *run) finish(o sojourn.Outcome) {
 		what += fmt.Sprintf(" %v (mode %d)", o.Wait.Keys, o.Wait.Mode)
 	}
 	if len(o.Next) > 0 {
-		what += fmt.Sprint(" next ", o.Next[0].ID, after(o.Next[0].Depends))
+		what += " next"
+		for _, j := range o.Next {
+			what += fmt.Sprintf(" %d %q key %q%s", j.ID, j.Name, j.Key, after(j.Depends))
+		}
 	}
+	what += after(o.Depends)
 	got, ok := attempt(r, what, r.fault(faulty.Lost, faulty.Down, faulty.Twice),
-		func() driver.Finished { return r.m.finish(o) },
+		func() driver.Finished { return model.StepsOf(r.m).Finish(o) },
 		func() (driver.Finished, error) {
 			fs, err := r.store.Finish(r.ctx, []sojourn.Outcome{o})
 			if err != nil || len(fs) != 1 {
@@ -383,7 +363,7 @@ func (r *run) respond(replies ...reply) {
 	attempt(r, what, r.fault(faulty.Lost, faulty.Down, faulty.Twice),
 		func() (want []sojourn.Responded) {
 			for _, p := range replies {
-				want = append(want, r.m.respond(p.r, p.of))
+				want = append(want, r.m.Respond(p.r, p.of))
 			}
 			return want
 		},
@@ -402,7 +382,7 @@ func (r *run) respond(replies ...reply) {
 func (p reply) text() string {
 	text := fmt.Sprintf(" %s to %s/%s job %d", p.r.MessageID, p.r.Kind, p.r.Key, p.r.Job)
 	if p.of != nil {
-		text += fmt.Sprintf(" by the capability of job %d, attempt %d.%d", p.of.job, p.of.generation, p.of.attempt)
+		text += fmt.Sprintf(" by the capability of job %d, attempt %d.%d", p.of.Job, p.of.Generation, p.of.Attempt)
 	}
 	if p.r.Failed {
 		text += ", an error"
@@ -414,20 +394,21 @@ func (p reply) text() string {
 }
 
 func (r *run) sweep(limit int) {
-	attempt(r, "Sweep", r.fault(faulty.Lost, faulty.Down, faulty.Twice),
-		func() driver.Swept { return r.m.sweep(limit) },
+	_, ok := attempt(r, "Sweep", r.fault(faulty.Lost, faulty.Down, faulty.Twice),
+		func() driver.Swept { return model.Sweeps(r.m).Sweep(limit) },
 		func() (driver.Swept, error) { return r.store.Sweep(r.ctx, limit) }, nil,
 		func(got, want driver.Swept) string {
-			if got != want {
+			if got.Ticks, got.NextTick = 0, 0; got != want { // the model knows no schedules
 				return fmt.Sprintf("handled %+v, want %+v", got, want)
 			}
 			return ""
 		})
+	scheduler{r}.ticksAre(ok && limit >= 1000)
 }
 
 func (r *run) setQueue(queue string, s sojourn.QueueSettings) {
 	attempt(r, fmt.Sprintf("SetQueue %s paused %v retention %+v", queue, s.Paused, s.Retention), faulty.None,
-		func() string { r.m.queues[queue] = s; return "" },
+		func() string { r.m.Queues[queue] = s; return "" },
 		func() (string, error) { return "", sojourn.NewClient(r.store).Queues().Set(r.ctx, queue, s) }, nil,
 		func(string, string) string { return "" })
 }

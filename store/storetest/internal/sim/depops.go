@@ -3,18 +3,24 @@ package sim
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/store/storetest/internal/faulty"
+	"github.com/sojourn-queue/sojourn/store/storetest/internal/model"
 )
 
 // dependency is one on some jobs, mostly on live ones, now and then on one that does not exist.
 func (r actor) dependency(of sojourn.ID, batch []sojourn.Job) (d sojourn.Dependency) {
 	d.OnFailure = oneOf(r.dice, "", sojourn.WaitOnFailure, sojourn.CancelOnFailure, sojourn.FailOnFailure, sojourn.IgnoreFailure)
-	d.MissingOK = r.chance(30)
-	live := r.m.that(func(j *job) bool { return j.State.Live() && j.ID != of })
+	d.MissingOK, d.OnStage = r.chance(30), r.chance(25)
+	live := r.m.That(func(j *model.Job) bool { return j.State.Live() && j.ID != of })
 	for range oneOf(r.dice, 1, 1, 2, 3) {
-		id := sojourn.ID(1 + r.n(int(r.m.nextID)))
+		id := sojourn.ID(1 + r.n(int(r.m.NextID)))
+		if len(r.m.Blocks) > 0 { // not one of a schedule's job
+			b := oneOf(r.dice, r.m.Blocks...)
+			id = b.First + sojourn.ID(r.n(b.Size))
+		}
 		switch way := r.n(20); {
 		case way < 12 && len(live) > 0:
 			id = oneOf(r.dice, live...).ID
@@ -23,11 +29,30 @@ func (r actor) dependency(of sojourn.ID, batch []sojourn.Job) (d sojourn.Depende
 		case way < 19 && len(r.jobs) > 0:
 			id = oneOf(r.dice, r.jobs...).ID
 		}
+		if children := r.m.Children(r.m.Jobs[of]); len(children) > 0 && r.chance(30) {
+			id = oneOf(r.dice, children...)
+		}
 		if !slices.Contains(d.Jobs, id) {
 			d.Jobs = append(d.Jobs, id)
 		}
 	}
 	return d
+}
+
+// awaitJobs lets a step store children and wait for them. Steps of one stage use the same few
+// names, so some of the children exist.
+func (r actor) awaitJobs(o *sojourn.Outcome) {
+	if r.chance(50) {
+		o.Wait.Within = r.between(time.Second, 20*time.Minute)
+	}
+	for _, name := range []string{"a", "b", "c"}[:oneOf(r.dice, 0, 1, 1, 2, 3)] {
+		j := r.job(true)
+		j.Name = name
+		o.Next = append(o.Next, j)
+	}
+	if r.chance(20) {
+		r.dependSome(o.Next)
+	}
 }
 
 // dependSome makes some jobs of a batch depend on others.
@@ -41,9 +66,9 @@ func (r actor) dependSome(jobs []sojourn.Job) {
 
 // changeEdges adds and removes dependencies, mostly of a blocked job.
 func (r actor) changeEdges() {
-	some := r.m.that(func(j *job) bool { return j.State == sojourn.Blocked })
+	some := r.m.That(func(j *model.Job) bool { return j.State == sojourn.Blocked })
 	if len(some) == 0 || r.chance(10) {
-		some = r.m.ordered()
+		some = r.m.Ordered()
 	}
 	if len(some) == 0 {
 		return
@@ -56,7 +81,7 @@ func (r actor) changeEdges() {
 	if e.DependOn == nil || r.chance(20) {
 		ids := []sojourn.ID{}
 		if r.chance(70) {
-			for id := range r.m.edges.of[j.ID] {
+			for id := range r.m.Edges.Of[j.ID] {
 				ids = append(ids, id)
 			}
 			if slices.Sort(ids); len(ids) > 0 {
@@ -70,11 +95,11 @@ func (r actor) changeEdges() {
 
 // unblock removes the dependencies of the jobs that wait for none but ended jobs.
 func unblock(r *run) {
-	for _, j := range r.m.that(func(j *job) bool { return j.State == sojourn.Blocked }) {
+	for _, j := range r.m.That(func(j *model.Job) bool { return j.State == sojourn.Blocked }) {
 		waits := false
-		for parent, l := range r.m.edges.of[j.ID] {
-			p := r.m.jobs[parent]
-			waits = waits || l.open && p != nil && p.State.Live()
+		for parent, l := range r.m.Edges.Of[j.ID] {
+			p := r.m.Jobs[parent]
+			waits = waits || l.Open && p != nil && p.State.Live()
 		}
 		if !waits && j.State == sojourn.Blocked {
 			r.edit([]sojourn.ID{j.ID}, sojourn.Edit{Action: sojourn.EditChange, By: "ops", Undepend: &[]sojourn.ID{}})
@@ -82,26 +107,31 @@ func unblock(r *run) {
 	}
 }
 
-// edgesAre compares the dependencies of a job with those of the model.
-func edgesAre(r *run, j *job) {
-	found, err := r.store.Find(r.ctx, sojourn.Filter{ParentsOf: j.ID, Limit: sojourn.MaxFind})
-	if err != nil {
-		r.fail("Find the parents of %d: %v", j.ID, err)
-	}
-	var got, want []sojourn.ID
-	for _, p := range found {
-		got = append(got, p.ID)
-	}
-	for id := range r.m.edges.of[j.ID] {
-		if r.m.jobs[id] != nil {
-			want = append(want, id)
+// edgesAre compares the dependencies and the children of a job with those of the model.
+func edgesAre(r *run, j *model.Job) {
+	compare := func(what string, f sojourn.Filter, want []sojourn.ID) {
+		f.Limit = sojourn.MaxFind
+		found, err := r.store.Find(r.ctx, f)
+		if err != nil {
+			r.fail("Find %s job %d: %v", what, j.ID, err)
+		}
+		var got []sojourn.ID
+		for _, p := range found {
+			got = append(got, p.ID)
+		}
+		if slices.Sort(got); !slices.Equal(got, want) {
+			r.fail("%s job %d are the jobs %v, want %v (inv:G1)", what, j.ID, got, want)
 		}
 	}
-	slices.Sort(got)
-	slices.Sort(want)
-	if !slices.Equal(got, want) {
-		r.fail("job %d depends on the jobs %v, want %v (inv:G1)", j.ID, got, want)
+	var parents []sojourn.ID
+	for id, l := range r.m.Edges.Of[j.ID] {
+		if r.m.Jobs[id] != nil && !l.Awaited {
+			parents = append(parents, id)
+		}
 	}
+	slices.Sort(parents)
+	compare("the parents of", sojourn.Filter{ParentsOf: j.ID}, parents)
+	compare("the children of", sojourn.Filter{AwaitedBy: j.ID}, r.m.Children(j))
 }
 
 // patience is how often a run looks, a millisecond apart, until a store has decided the dependents
@@ -111,7 +141,7 @@ const patience = 20_000
 // after lists dependencies.
 func after(ds []sojourn.Dependency) (text string) {
 	for _, d := range ds {
-		text += fmt.Sprintf(" after %v (%s, missing %v)", d.Jobs, d.OnFailure, d.MissingOK)
+		text += fmt.Sprintf(" after %v (%s, missing %v, stage %v)", d.Jobs, d.OnFailure, d.MissingOK, d.OnStage)
 	}
 	return text
 }
@@ -138,15 +168,15 @@ func (r *run) edit(ids []sojourn.ID, e sojourn.Edit) {
 	}
 	attempt(r, what, r.fault(faulty.Lost, faulty.Down),
 		func() (want []item) {
-			r.m.edges.beside = map[sojourn.ID]bool{}
+			r.m.Edges.Beside = map[sojourn.ID]bool{}
 			for _, id := range ids {
-				if j := r.m.jobs[id]; j != nil {
-					r.m.edges.beside[id] = e.Generation == 0 || e.Generation == j.generation
+				if j := r.m.Jobs[id]; j != nil {
+					r.m.Edges.Beside[id] = e.Generation == 0 || e.Generation == j.Generation
 				}
 			}
 			for _, id := range ids {
-				if j := r.m.jobs[id]; j != nil {
-					state, changed, code := r.m.edit(j, e)
+				if j := r.m.Jobs[id]; j != nil {
+					state, changed, code := model.Edits(r.m).Edit(j, e)
 					want = append(want, item{id, state, changed, code})
 				}
 			}
@@ -166,7 +196,7 @@ func (r *run) edit(ids []sojourn.ID, e sojourn.Edit) {
 			return ""
 		})
 	for _, id := range ids {
-		if j := r.m.jobs[id]; j == nil || j.State != sojourn.Running {
+		if j := r.m.Jobs[id]; j == nil || j.State != sojourn.Running {
 			r.ledger.over(id)
 		}
 	}

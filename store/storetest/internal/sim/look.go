@@ -1,26 +1,24 @@
 package sim
 
 import (
-	"fmt"
 	"maps"
-	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/driver"
+	"github.com/sojourn-queue/sojourn/store/storetest/internal/model"
 )
 
 // look compares the jobs that the last call has touched.
 func (r *run) look() {
-	if len(r.m.touched) == 0 {
+	if len(r.m.Touched) == 0 {
 		return
 	}
-	ids := slices.Sorted(maps.Keys(r.m.touched))
+	ids := slices.Sorted(maps.Keys(r.m.Touched))
 	f := sojourn.Filter{IDs: ids, Full: true, Limit: len(ids)}
 	for _, id := range ids {
-		if j := r.m.jobs[id]; j != nil {
+		if j := r.m.Jobs[id]; j != nil {
 			f.States = append(f.States, j.State) // with states the store reads faster
 		}
 	}
@@ -42,10 +40,10 @@ func find(r *run, f sojourn.Filter) (found []sojourn.Job, err error) {
 		found, err = r.store.Find(r.ctx, f)
 		same := len(found) == len(f.States)
 		for i := range found {
-			w := r.m.jobs[found[i].ID]
-			same = same && w != nil && shown(&found[i]) == r.m.shows(w)
+			w := r.m.Jobs[found[i].ID]
+			same = same && w != nil && model.Shown(&found[i]) == r.m.Shows(w)
 		}
-		if tries++; err != nil || same || !r.m.edges.deep || tries > patience {
+		if tries++; err != nil || same || !r.m.Edges.Deep || tries > patience {
 			return found, err
 		}
 	}
@@ -58,7 +56,7 @@ func (r *run) compare(ids []sojourn.ID, found []sojourn.Job) {
 		stored[found[i].ID] = &found[i]
 	}
 	for _, id := range ids {
-		want, got := r.m.jobs[id], stored[id]
+		want, got := r.m.Jobs[id], stored[id]
 		switch {
 		case want == nil && got == nil:
 			continue
@@ -70,118 +68,10 @@ func (r *run) compare(ids []sojourn.ID, found []sojourn.Job) {
 		if d := r.ledger.seen(got); d != "" {
 			r.fail("%s", d)
 		}
-		if g, w := shown(got), r.m.shows(want); g != w {
-			r.fail("job %d is not as it must be\n%s", id, difference(g, w))
+		if g, w := model.Shown(got), r.m.Shows(want); g != w {
+			r.fail("job %d is not as it must be\n%s", id, model.Difference(g, w))
 		}
 	}
-}
-
-// difference names the fields that differ.
-func difference(got, want string) string {
-	g, w := strings.Split(got, "\n"), strings.Split(want, "\n")
-	var out []string
-	for i := range min(len(g), len(w)) {
-		if g[i] != w[i] {
-			out = append(out, "  is "+g[i]+", want "+w[i])
-		}
-	}
-	return strings.Join(out, "\n")
-}
-
-const form = `state %s resumed %v waits for %d purpose %s worker %q
-generation %d stage %d epoch %d attempt %d
-failures %d crashes %d
-kept %d in hand %v
-awaits %s
-kind %s queue %s key %q priority %d weight %d
-args %q
-checkpoint %q progress %q
-result %q reason %q
-run at %v
-wakes at %v
-updated at %v finished at %v`
-
-// shown is a job as the store shows it.
-func shown(j *sojourn.Job) string {
-	var hand []string
-	for _, m := range j.Responses {
-		hand = append(hand, m.MessageID)
-	}
-	return fmt.Sprintf(form, j.State, j.Resumed, j.WaitsFor, j.Purpose, j.Worker, j.Generation, j.Stage, j.Epoch, j.Attempt, j.Failures, j.Crashes, j.Kept, hand,
-		awaits(j.Waiting), j.Kind, j.Queue, j.Key, j.Priority, j.Weight, j.Args, j.Checkpoint, j.Progress, j.Result, j.Reason,
-		micros(j.RunAt), micros(j.WakeAt), micros(j.UpdatedAt), micros(j.FinishedAt))
-}
-
-// shows is a job as the model has it.
-func (m *model) shows(j *job) string {
-	var hand []string
-	for _, r := range m.inHand(j.ID) {
-		hand = append(hand, r.r.MessageID)
-	}
-	worker, reason := "", j.reason
-	if j.State == sojourn.Running {
-		worker = j.worker
-	}
-	if j.State.Live() {
-		reason = j.lastReason()
-	}
-	wake := j.wakeAt()
-	if wake == math.MaxInt64 {
-		wake = 0
-	}
-	return fmt.Sprintf(form, j.State, j.Resumed, j.WaitsFor, j.Purpose, worker, j.generation, j.Stage, j.epoch, j.Attempt, j.Failures, j.Crashes, j.Kept, hand,
-		awaits(m.awaits(j)), j.kind, j.queue, j.key, j.priority, j.Weight, j.args, j.checkpoint, j.progress, j.result, reason, j.runAt, wake, j.updated, j.finished)
-}
-
-func awaits(a *sojourn.Waiting) string {
-	if a == nil {
-		return "nothing"
-	}
-	return fmt.Sprintf("%s of %q, answered %q, until %d, beat %d, poll %d after %d", a.Mode, a.Keys, a.Answered, micros(a.Until), micros(a.Beat), micros(a.Poll), a.Polls)
-}
-
-func (m *model) awaits(j *job) *sojourn.Waiting {
-	if j.State != sojourn.Awaiting && j.Purpose != sojourn.PurposePoll {
-		return nil
-	}
-	a := sojourn.Waiting{Mode: j.Wait.Mode, Keys: j.Wait.Keys, Polls: j.Wait.Polls}
-	if len(a.Keys) == 0 && j.key != "" {
-		a.Keys = []string{j.key}
-	}
-	for _, r := range m.kept(j.ID) {
-		if slices.Contains(a.Keys, r.r.Key) && !slices.Contains(a.Answered, r.r.Key) {
-			a.Answered = append(a.Answered, r.r.Key)
-		}
-	}
-	for _, t := range []struct {
-		us int64
-		to *time.Time
-	}{{j.waitUntil, &a.Until}, {j.beatUntil, &a.Beat}, {j.pollAt, &a.Poll}} {
-		if t.us > 0 {
-			*t.to = time.UnixMicro(t.us)
-		}
-	}
-	return &a
-}
-
-// lastReason is the reason for the end of a live job's last attempt.
-func (j *job) lastReason() string {
-	if j.Failures+j.Crashes == 0 {
-		return ""
-	}
-	for _, e := range slices.Backward(j.history) {
-		if e.generation == j.generation && e.stage == j.Stage && e.reason != "" && slices.Contains([]string{"error", "await", "lost", "timed_out", "responded"}, e.outcome) {
-			return e.reason
-		}
-	}
-	return ""
-}
-
-func micros(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return t.UnixMicro()
 }
 
 // audit compares everything that the store holds, and lets it check itself.
@@ -198,7 +88,9 @@ func (r *run) audit() {
 		}
 		after = page[len(page)-1].ID.String()
 	}
-	ids := slices.Collect(maps.Keys(r.m.jobs))
+	found = slices.DeleteFunc(found, func(j sojourn.Job) bool { return j.Queue == tickQueue })
+	scheduler{r}.ticksAre(false)
+	ids := slices.Collect(maps.Keys(r.m.Jobs))
 	for _, j := range found {
 		ids = append(ids, j.ID)
 	}
@@ -207,7 +99,7 @@ func (r *run) audit() {
 	r.alone(found)
 	r.queuesAre(found)
 	r.inboxIs()
-	for i, j := range r.m.ordered() {
+	for i, j := range r.m.Ordered() {
 		if i%3 == r.n(3) || r.calm {
 			r.historyIs(j)
 			edgesAre(r, j)
@@ -227,9 +119,9 @@ func (r *run) audit() {
 
 // alone looks for two live jobs with one key.
 func (r *run) alone(found []sojourn.Job) {
-	owners := map[name]sojourn.ID{}
+	owners := map[model.Name]sojourn.ID{}
 	for _, j := range found {
-		n := name{j.Kind, j.Key}
+		n := model.Name{Kind: j.Kind, Key: j.Key}
 		if !j.State.Live() || j.Key == "" {
 			continue
 		}
@@ -257,6 +149,9 @@ func (r *run) queuesAre(found []sojourn.Job) {
 		}
 	}
 	for _, q := range list {
+		if q.Name == tickQueue {
+			continue
+		}
 		if !maps.Equal(q.Counts, counts[q.Name]) || q.InFlight != flight[q.Name] {
 			r.fail("queue %s counts %v with %d in flight, its jobs are %v with %d (inv:T2)", q.Name, q.Counts, q.InFlight, counts[q.Name], flight[q.Name])
 		}
@@ -273,32 +168,33 @@ func (r *run) inboxIs() {
 	if err != nil {
 		r.fail("Inbox: %v", err)
 	}
-	want := r.m.responses(func(*message) bool { return true })
+	want := r.m.Inbox.Responses(func(*model.Message) bool { return true })
 	slices.Reverse(want)
 	if len(rs) != len(want) {
 		r.fail("the inbox has %d responses, want %d", len(rs), len(want))
 	}
 	for i, w := range want {
-		if g := rs[i]; g.Seq != w.seq || g.MessageID != w.r.MessageID || g.Progress != w.r.Progress || g.Outcome != w.outcome || g.Job != w.job ||
-			g.Duplicates != w.duplicates || g.Replay != w.replay {
+		if g := rs[i]; g.Seq != w.Seq || g.MessageID != w.Response.MessageID || g.Progress != w.Response.Progress || g.Outcome != w.Outcome || g.Job != w.Job ||
+			g.Duplicates != w.Duplicates || g.Replay != w.Replay {
 			r.fail("the inbox has response %d (%s) as %s of job %d, %d times more, replay %d, want %d (%s) as %s of job %d, %d times more, replay %d",
-				g.Seq, g.MessageID, g.Outcome, g.Job, g.Duplicates, g.Replay, w.seq, w.r.MessageID, w.outcome, w.job, w.duplicates, w.replay)
+				g.Seq, g.MessageID, g.Outcome, g.Job, g.Duplicates, g.Replay, w.Seq, w.Response.MessageID, w.Outcome, w.Job, w.Duplicates, w.Replay)
 		}
 	}
 }
 
-func (r *run) historyIs(j *job) {
+func (r *run) historyIs(j *model.Job) {
 	got, err := r.store.History(r.ctx, j.ID, 0, sojourn.MaxFind)
 	if err != nil {
 		r.fail("History of %d: %v", j.ID, err)
 	}
-	if len(got) != len(j.history) {
-		r.fail("job %d has %d entries of history, want %d", j.ID, len(got), len(j.history))
+	if len(got) != len(j.History) {
+		r.fail("job %d has %d entries of history, want %d", j.ID, len(got), len(j.History))
 	}
-	for i, e := range j.history {
+	for i, e := range j.History {
 		g := got[i]
-		is := entry{g.Generation, g.Stage, g.Attempt, g.Epoch, g.Purpose, g.Worker, g.Outcome, g.State, g.Reason, "", micros(g.EndedAt)}
-		e.text = ""
+		is := model.Entry{Generation: g.Generation, Stage: g.Stage, Attempt: g.Attempt, Epoch: g.Epoch, Purpose: g.Purpose, Worker: g.Worker,
+			Outcome: g.Outcome, State: g.State, Reason: g.Reason, Ended: model.Micros(g.EndedAt)}
+		e.Text = ""
 		if is != e || g.Seq != int32(i+1) {
 			r.fail("history of job %d, entry %d is %+v, want %+v", j.ID, i+1, is, e)
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/driver"
+	"github.com/sojourn-queue/sojourn/store/storetest/internal/model"
 )
 
 var (
@@ -24,7 +25,7 @@ var acts = []struct {
 }{
 	{16, actor.enqueueSome}, {22, actor.claimSome}, {26, actor.reportSome}, {13, actor.respondSome}, {12, actor.letTimePass},
 	{4, actor.extendSome}, {4, actor.saveSome}, {5, actor.editSome}, {3, actor.editInboxSome}, {4, func(r actor) { r.sweep(1000) }}, {7, actor.repeatSome},
-	{5, actor.changeEdges}, {1, actor.peekSome}, {1, actor.changeQueue}, {1, actor.workerDies}, {1, actor.storeGoes},
+	{5, actor.changeEdges}, {5, actor.scheduleSome}, {1, actor.peekSome}, {1, actor.changeQueue}, {1, actor.workerDies}, {1, actor.storeGoes},
 }
 
 // step does one random operation.
@@ -128,10 +129,10 @@ func (r actor) claimSome() {
 
 // lease is mostly a valid one; else one of a worker that sleeps, is dead, or has reported before.
 func (r actor) lease() (l given, ok bool) {
-	running := r.m.that(func(j *job) bool { return j.State == sojourn.Running })
+	running := r.m.That(func(j *model.Job) bool { return j.State == sojourn.Running })
 	if len(running) > 0 && r.chance(85) {
 		j := oneOf(r.dice, running...)
-		return given{sojourn.Lease{ID: j.ID, Epoch: j.epoch, Worker: j.worker}, j.Purpose}, true
+		return given{sojourn.Lease{ID: j.ID, Epoch: j.Epoch, Worker: j.Worker}, j.Purpose}, true
 	}
 	if len(r.leases) == 0 {
 		return l, false
@@ -167,6 +168,7 @@ func (r actor) reportSome() {
 	}
 	o.Type = oneOf(r.dice, sojourn.OutcomeCompleted, sojourn.OutcomeCompleted, sojourn.OutcomeCompleted, sojourn.OutcomeError, sojourn.OutcomeError,
 		sojourn.OutcomeError, sojourn.OutcomeAwait, sojourn.OutcomeAwait, sojourn.OutcomeAwait, sojourn.OutcomeAwait, sojourn.OutcomeSnooze, sojourn.OutcomeAdvance, sojourn.OutcomeAdvance,
+		sojourn.OutcomeAwaitJobs, sojourn.OutcomeAwaitJobs, sojourn.OutcomeAwaitJobs,
 		sojourn.OutcomeAbort, sojourn.OutcomeCancelled, sojourn.OutcomeReleased, sojourn.OutcomeUndecodable)
 	switch o.Type {
 	case sojourn.OutcomeCompleted:
@@ -185,6 +187,11 @@ func (r actor) reportSome() {
 		if r.chance(30) {
 			o.Weight, o.Priority, o.Verdict.Checkpoint = new(int32(r.n(4))), new(int32(r.n(300))), []byte(r.name("checkpoint "))
 		}
+		if r.chance(30) {
+			o.Depends = []sojourn.Dependency{r.dependency(o.Lease.ID, nil)}
+		}
+	case sojourn.OutcomeAwaitJobs:
+		r.awaitJobs(&o)
 	case sojourn.OutcomeSnooze:
 		o.Delay = r.between(0, 5*time.Minute)
 	case sojourn.OutcomeAwait:
@@ -274,13 +281,13 @@ func (r actor) reply() reply {
 	if !p.r.Failed && r.chance(20) {
 		p.r.Progress, p.r.Body = true, []byte(oneOf(r.dice, "", r.name("half way ")))
 	}
-	asked := r.m.that(func(j *job) bool {
+	asked := r.m.That(func(j *model.Job) bool {
 		return j.State == sojourn.Awaiting || j.State == sojourn.Running || j.State == sojourn.Scheduled && j.Claimed
 	})
 	switch way := r.n(10); {
 	case way < 4 && len(asked) > 0:
 		j := oneOf(r.dice, asked...)
-		p.r.Kind, p.r.Key = j.kind, j.key
+		p.r.Kind, p.r.Key = j.Kind, j.Key
 		if len(j.Wait.Keys) > 0 {
 			p.r.Key = oneOf(r.dice, j.Wait.Keys...)
 		}
@@ -308,14 +315,14 @@ func (r actor) letTimePass() {
 		d = r.between(10*time.Second, 3*time.Minute)
 	case way < 16:
 		next := int64(0)
-		for _, j := range r.m.ordered() {
-			for _, at := range []int64{j.wakeAt(), j.pollAt} {
-				if at > r.m.now && (next == 0 || at < next) {
+		for _, j := range r.m.Ordered() {
+			for _, at := range []int64{j.WakeAt(), j.PollAt} {
+				if at > r.m.Now && (next == 0 || at < next) {
 					next = at
 				}
 			}
 		}
-		if next > 0 && next < r.m.now+24*time.Hour.Microseconds() {
+		if next > 0 && next < r.m.Now+24*time.Hour.Microseconds() {
 			d = time.UnixMicro(next).Sub(r.wall) - oneOf(r.dice, 0, 0, time.Microsecond)
 		}
 	case way < 17:
@@ -360,7 +367,7 @@ func (r actor) saveSome() {
 }
 
 func (r actor) editSome() {
-	all := r.m.ordered()
+	all := r.m.Ordered()
 	if len(all) == 0 {
 		return
 	}
@@ -371,7 +378,7 @@ func (r actor) editSome() {
 	e := sojourn.Edit{Action: oneOf(r.dice, sojourn.EditCancel, sojourn.EditFail, sojourn.EditRedrive, sojourn.EditRedrive, sojourn.EditRedrive,
 		sojourn.EditPurge, sojourn.EditChange, sojourn.EditChange), By: "ops", Reason: oneOf(r.dice, "", "asked")}
 	if e.Action == sojourn.EditRedrive { // mostly of jobs for which it can be
-		if over := r.m.that(func(j *job) bool { return j.State == sojourn.Failed || j.State == sojourn.Cancelled }); len(over) > 0 && r.chance(80) {
+		if over := r.m.That(func(j *model.Job) bool { return j.State == sojourn.Failed || j.State == sojourn.Cancelled }); len(over) > 0 && r.chance(80) {
 			ids = []sojourn.ID{oneOf(r.dice, over...).ID}
 		}
 	}
@@ -436,7 +443,7 @@ func (r actor) peekSome() {
 	if err != nil {
 		r.fail("Find next in %s: %v", q, err)
 	}
-	want := r.m.next(q)
+	want := model.Claims(r.m).Next(q)
 	for i, j := range want[:min(len(want), 5)] {
 		if i >= len(got) || got[i].ID != j.ID {
 			r.fail("Find next in %s: place %d of %d is not job %d", q, i, len(got), j.ID)

@@ -2,12 +2,10 @@
 // Nothing in it is concurrent, and all randomness comes from a seed, so that a run repeats bit for
 // bit: the same operations, the same answers.
 //
-//	dice.go             chance, a sequence of its own for each operation
-//	model.go            the model, which predicts the visible state of a store
-//	graph.go link.go    the model's dependencies; those of the jobs of one call
-//	calls.go edits.go   predictions of each call's answer; sweeps.go of each sweep
+//	../model            the model, which predicts the visible state of a store
 //	../faulty           a store around the store, which loses answers, repeats calls and goes away
-//	act.go ops.go depops.go   random operations of producers, workers, the outside and operators
+//	dice.go             chance, a sequence of its own for each operation
+//	act.go ops.go depops.go schedops.go   random operations of producers, workers, the outside and operators
 //	look.go ledger.go   the store compared with the model; laws that need no model
 //	run.go shrink.go    a seed from its start to the end of all jobs; the shortest way to a failure
 package sim
@@ -20,6 +18,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/store/storetest/internal/faulty"
+	"github.com/sojourn-queue/sojourn/store/storetest/internal/model"
 )
 
 // InboxTTL is the store's InboxTTL: the time to live of an early response without a job.
@@ -47,7 +46,7 @@ type run struct {
 	*dice
 	ctx    context.Context
 	store  *faulty.Store
-	m      *model
+	m      *model.Model
 	wall   time.Time // the clock as the store sees it: steps back and forth are possible
 	result Result
 	seed   uint64
@@ -70,6 +69,7 @@ type run struct {
 	tokens   []tokened
 	repeats  []func() // calls whose callers do not know the outcome
 	everJobs int
+	ticking  ticking
 }
 
 // given is a lease with the purpose of its step.
@@ -81,13 +81,13 @@ type given struct {
 // tokened is a capability's token, with the target that it names.
 type tokened struct {
 	text string
-	of   capability
+	of   model.Capability
 }
 
 // reply is a response that was sent.
 type reply struct {
 	r  sojourn.Response
-	of *capability
+	of *model.Capability
 }
 
 const workers = 4
@@ -98,10 +98,10 @@ func Run(open Open, seed uint64, ops []int) (result Result) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	r := &run{ctx: ctx, seed: seed, wall: time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC), claims: map[string]driver.ClaimRequest{},
-		counts: map[string]int64{}, ledger: newLedger()}
+		counts: map[string]int64{}, ledger: newLedger(), ticking: ticking{map[string]*planned{}, map[sojourn.ID]bool{}}}
 	began := r.wall
 	r.result.Faults = map[string]int{}
-	r.m = newModel(r.wall, InboxTTL)
+	r.m = model.New(r.wall, InboxTTL)
 	s := open(func() time.Time { return r.wall })
 	defer s.Close()
 	r.store = &faulty.Store{Store: s}
@@ -171,10 +171,11 @@ func (r *run) live() {
 	for _, q := range queues {
 		r.setQueue(q, sojourn.QueueSettings{})
 	}
+	scheduler{r}.endSchedules()
 	for range rounds {
 		r.sweep(1000)
 		unblock(r)
-		for _, j := range r.m.that(func(j *job) bool { return j.State == sojourn.Awaiting }) {
+		for _, j := range r.m.That(func(j *model.Job) bool { return j.State == sojourn.Awaiting }) {
 			r.answerWait(j)
 		}
 		for {
@@ -186,13 +187,13 @@ func (r *run) live() {
 				break
 			}
 		}
-		if len(r.m.that(func(j *job) bool { return j.State.Live() })) == 0 {
+		if len(r.m.That(func(j *model.Job) bool { return j.State.Live() })) == 0 {
 			r.audit()
 			return
 		}
 		r.advance(10 * time.Minute)
 	}
-	left := r.m.that(func(j *job) bool { return j.State.Live() })
+	left := r.m.That(func(j *model.Job) bool { return j.State.Live() })
 	r.fail("%d jobs are live after %d rounds without faults, such as job %d, which is %s", len(left), rounds, left[0].ID, left[0].State)
 }
 
@@ -211,13 +212,13 @@ func (r *run) honest(c driver.Claimed) {
 }
 
 // answerWait sends the responses that a job awaits.
-func (r *run) answerWait(j *job) {
+func (r *run) answerWait(j *model.Job) {
 	keys := j.Wait.Keys
 	if len(keys) == 0 {
 		r.respond(reply{r: sojourn.Response{Job: j.ID, MessageID: r.name("m")}})
 		return
 	}
 	for _, k := range keys {
-		r.respond(reply{r: sojourn.Response{Kind: j.kind, Key: k, MessageID: r.name("m")}})
+		r.respond(reply{r: sojourn.Response{Kind: j.Kind, Key: k, MessageID: r.name("m")}})
 	}
 }

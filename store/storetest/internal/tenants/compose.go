@@ -34,7 +34,7 @@ func followGranted(s *kit.Scene) {
 	}{
 		"a next job of another tenant's queue":           {kit.Follow(c, job("bob")), access.CodeScope},
 		"the second of two":                              {kit.Follow(c, job("alice"), job("bob")), access.CodeScope},
-		"a next job that depends on another tenant's":    {kit.Follow(c, job("alice", sojourn.DependsOn(secret))), sojourn.CodeNotFound},
+		"a next job that depends on another tenant's":    {kit.Follow(c, job("alice", sojourn.DependsOn(secret))), sojourn.CodeDependency},
 		"a stage in another tenant's queue":              {kit.Advance(c, "bob"), access.CodeScope},
 		"a next job under an id that nobody has leased":  {kit.Follow(c, job("alice", sojourn.WithID(secret+9_000_000))), sojourn.CodeInvalid},
 		"a next job under the id of another tenant's":    {kit.Follow(c, job("alice", sojourn.WithID(secret))), sojourn.CodeInvalid},
@@ -57,6 +57,8 @@ func cascadeGranted(s *kit.Scene) {
 		mine := alice.Enqueue(sojourn.Queue("alice"))
 		own := alice.Enqueue(sojourn.Queue("alice"), sojourn.DependsOn(mine))
 		foreign := both.Enqueue(sojourn.Queue("bob"), sojourn.DependsOn(mine))
+		ends := alice.Enqueue(sojourn.Queue("alice"), sojourn.WithDependency(sojourn.Dependency{Jobs: []sojourn.ID{mine}, OnFailure: sojourn.CancelOnFailure}))
+		deep := both.Enqueue(sojourn.Queue("bob"), sojourn.DependsOn(ends))
 		if e := alice.Edit(mine, sojourn.Edit{Action: sojourn.EditCancel, Dependents: dependents}); e.Err != nil {
 			s.Fatalf("cancel with dependents %s: %v", dependents, e.Err)
 		}
@@ -64,6 +66,7 @@ func cascadeGranted(s *kit.Scene) {
 			s.Sweep()
 		}
 		s.State(foreign, sojourn.Blocked)
+		s.State(deep, sojourn.Blocked)
 		if j := s.Get(own); j.State == sojourn.Blocked {
 			s.Errorf("the token's own dependent is still blocked after %s", dependents)
 		}

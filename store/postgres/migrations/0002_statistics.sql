@@ -1,0 +1,16 @@
+-- needs: 1
+
+-- Statistics by UTC day (days since 1970), queue and kind. Each transaction adds one row to sj_stat_change with all that it has counted: the events have queues,
+-- kinds, counts and single times (package jobstat). So nobody waits for anybody. A fold adds these rows up into sj_stat (counts, means, variances) and
+-- sj_stat_histogram. born_us is when the generation of a job began, for its total time; 0 = before this step.
+alter table sj_live add column born_us bigint not null default 0;
+create table sj_stat (
+	day bigint not null, queue text collate "C" not null, kind text collate "C" not null, data bytea not null,
+	primary key (day, queue, kind)
+) with (fillfactor = 50);
+create table sj_stat_histogram (
+	day bigint not null, queue text collate "C" not null, kind text collate "C" not null, data bytea not null,
+	primary key (day, queue, kind)
+) with (fillfactor = 50);
+create table sj_stat_change (day bigint not null, events bytea not null)
+	with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000);
