@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	faultLease    = 12.0 // seconds, of the workers of the table: long enough for a machine with much else to do
+	faultLease    = 24.0 // seconds, of the workers of the table: long enough for a machine with much else to do
 	faultPatience = 6 * time.Minute
 	faultBody     = 80 << 20 // bytes that a client may take of an answer: its limit of 64 MiB and what lies in buffers
 	atATime       = 12       // rows of one client

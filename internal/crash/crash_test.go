@@ -34,6 +34,12 @@ func newLedger() *ledger {
 	return &ledger{acked: map[sojourn.ID]bool{}, answered: map[string]bool{}, started: map[string]bool{}, runs: map[sojourn.ID]map[int64]bool{}}
 }
 
+func (l *ledger) ackedJobs() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.acked)
+}
+
 // hear reads whole lines until the child is gone.
 func (l *ledger) hear(from io.Reader) {
 	r := bufio.NewReader(from)

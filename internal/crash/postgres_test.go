@@ -73,15 +73,24 @@ func TestKillPostgres(t *testing.T) {
 }
 
 // TestKillPostgresControl is the control arm: with synchronous_commit=off a crash of the server
-// must lose acknowledged jobs, else TestKillPostgres could not fail.
+// must lose acknowledged jobs, else TestKillPostgres could not fail. The server writes what it
+// holds only every 10 s here, and crashes when some jobs of this run are acknowledged.
 func TestKillPostgresControl(t *testing.T) {
 	cluster := newDatabase(t)
+	pgtest.SQL(t, cluster.URL, "alter system set wal_writer_delay = '10s'")
+	pgtest.SQL(t, cluster.URL, "select pg_reload_conf()")
 	address := pgtest.With(t, cluster.URL, "synchronous_commit", "off")
 	l := newLedger()
 	for range 20 {
-		crashed := make(chan struct{})
-		time.AfterFunc(500*time.Millisecond, func() { defer close(crashed); crashServer(t, cluster, false) })
-		l.run(t, childRelaxed, address, 800*time.Millisecond)
+		enough, crashed := l.ackedJobs()+20, make(chan struct{})
+		go func() {
+			defer close(crashed)
+			for patience := time.Now().Add(time.Minute); l.ackedJobs() < enough && time.Now().Before(patience); {
+				time.Sleep(5 * time.Millisecond)
+			}
+			crashServer(t, cluster, false)
+		}()
+		l.run(t, childRelaxed, address, 3*time.Second)
 		<-crashed
 		if lost := l.lost(t, address); lost > 0 {
 			t.Logf("synchronous_commit=off: %d of %d acknowledged jobs lost", lost, len(l.acked))

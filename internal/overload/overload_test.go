@@ -25,12 +25,20 @@ const (
 	perWorker  = 10 // jobs at a time,
 	heartbeats = 4  // extend them so often,
 	beat       = 500 * time.Millisecond
-	lease      = "5s"
 	batch      = 1000 // jobs of a batch
 	singles    = 200  // callers who enqueue one job at a time, without a pause
 	readers    = 20
 	most       = 2000 // batches on their way at a time
 )
+
+// lease is that of the workers. Where the machine does something else as well, it is so long that
+// no pause of the machine ends it.
+func lease() time.Duration {
+	if os.Getenv("SOJOURN_OVERLOAD") == "" {
+		return time.Minute
+	}
+	return 5 * time.Second
+}
 
 func setting(name string, standard time.Duration) time.Duration {
 	if d, err := time.ParseDuration(os.Getenv(name)); err == nil {
@@ -189,7 +197,7 @@ func work(ctx context.Context, c *caller, name string, done *atomic.Int64) {
 	for number := 1; ctx.Err() == nil; number++ {
 		began := time.Now()
 		a, err := c.send(context.Background(), http.MethodPost, "/v1/claim", fmt.Appendf(nil,
-			`{"worker":%q,"number":%d,"queues":["work"],"kinds":["work"],"max":%d,"lease":%q}`, name, number, perWorker, lease))
+			`{"worker":%q,"number":%d,"queues":["work"],"kinds":["work"],"max":%d,"lease":%q}`, name, number, perWorker, lease()))
 		c.tally.add("claim", a, err, time.Since(began))
 		if err != nil || a.status >= 300 {
 			time.Sleep(min(max(a.retry, 50*time.Millisecond), time.Second))
