@@ -82,24 +82,25 @@ func TestPatternTakesUpNewQueues(t *testing.T) {
 func TestPatternOrders(t *testing.T) {
 	for _, test := range []struct {
 		o    worker.Options
+		n    int // times 5 jobs of a, 2 of b and 3 of c
 		want func(got []string) bool
 	}{
-		{worker.Options{Queues: []string{"c*", "*"}}, func(got []string) bool {
+		{worker.Options{Queues: []string{"c*", "*"}}, 1, func(got []string) bool {
 			return strings.Join(got[:3], " ") == "c c c"
 		}},
-		{worker.Options{Queues: []string{"c*", "*", "!b"}, Order: worker.RoundRobin}, func(got []string) bool {
+		{worker.Options{Queues: []string{"c*", "*", "!b"}, Order: worker.RoundRobin}, 1, func(got []string) bool {
 			return strings.Join(got, " ") == "c a c a c a a a"
 		}},
-		{worker.Options{Shares: map[string]int{"c*": 2, "a": 1}}, func(got []string) bool {
+		{worker.Options{Shares: map[string]int{"c*": 2, "a": 1}}, 1, func(got []string) bool {
 			return strings.Count(strings.Join(got[:5], ""), "c") == 3
 		}},
-		{worker.Options{Queues: []string{"a", "b", "c"}, Order: worker.Shuffled}, func(got []string) bool {
-			return !slices.IsSorted(got) // by chance once in 10,000
+		{worker.Options{Queues: []string{"a", "b", "c"}, Order: worker.Shuffled}, 5, func(got []string) bool {
+			return !slices.IsSorted(got) // sorted by chance once in 10^15
 		}},
 	} {
 		c := open(t)
 		for queue, n := range map[string]int{"a": 5, "b": 2, "c": 3} {
-			for range n {
+			for range n * test.n {
 				enqueue(t, c, number.New(1, sojourn.Queue(queue)))
 			}
 		}
