@@ -14,7 +14,8 @@ import (
 // all leases every L/3, and a handler's context ends L/6 before the lease does, counted from before
 // the request was sent that won or extended it. An extend request times out after L/6 and is sent
 // again. So two requests in a row may fail, or not be answered, before a handler is stopped, and it
-// is stopped before another worker can have its job.
+// is stopped before another worker can have its job. A repeated claim returns leases that may be
+// nearly over: they are extended at once.
 
 // watchPause is the shortest interval between two checks of all steps.
 const watchPause = 10 * time.Millisecond
@@ -25,7 +26,7 @@ func (r *run) extendLoop() {
 	every := r.w.o.Lease / 3
 	limit := max(every/2, min(every, leastAnswer))
 	for next := every; ; {
-		sleep(r.calls, next, nil)
+		sleep(r.calls, next, r.early)
 		if r.calls.Err() != nil {
 			return
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/rules"
 )
 
@@ -45,6 +46,47 @@ func TestExtends(t *testing.T) {
 		mustStop(t, stop)
 		if f.job(1).State != sojourn.Completed || f.extends != 30 {
 			t.Errorf("job is %s; %d extends", f.job(1).State, f.extends)
+		}
+	})
+}
+
+// A repeated claim may return leases of which most is over: they are extended at once, because the
+// next extension of all leases may come after their end.
+func TestLeasesOfARepeatedClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		f.add(kindA.New(args{}))
+		first := true
+		f.onClaim = func(ctx context.Context, r driver.ClaimRequest) (before, after error) {
+			if !first {
+				return nil, nil
+			}
+			first = false
+			if got, err := f.Claim(ctx, r); err != nil || len(got) != 1 {
+				t.Errorf("%d jobs, %v", len(got), err)
+			}
+			<-ctx.Done() // executed, and its answer never comes
+			return &sojourn.Error{Code: sojourn.CodeUnknown, Message: "no answer", Err: ctx.Err()}, nil
+		}
+		w := New(sojourn.NewClient(f), Options{})
+		var began time.Time
+		Handle(w, kindA, func(context.Context, *sojourn.Job, args) error {
+			began = time.Now()
+			time.Sleep(time.Minute)
+			return nil
+		})
+		stop := start(t, w)
+		for f.job(1).Epoch == 0 || began.IsZero() {
+			time.Sleep(time.Second)
+		}
+		synctest.Wait()
+		if left := time.Until(f.job(1).until); left < sojourn.DefaultLease-2*time.Second {
+			t.Errorf("the lease of the repeated claim ends %v after its handler has begun", left)
+		}
+		time.Sleep(time.Minute)
+		mustStop(t, stop)
+		if j := f.job(1); j.State != sojourn.Completed || j.Epoch != 1 {
+			t.Errorf("job is %s after %d claims", j.State, j.Epoch)
 		}
 	})
 }

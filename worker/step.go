@@ -66,9 +66,11 @@ func (r *run) take(got []driver.Claimed, sent time.Time, back bool) {
 	for i := range got {
 		steps[i] = r.newStep(&got[i])
 	}
+	early := false
 	r.mu.Lock()
 	for _, s := range steps {
 		s.until = sent.Add(s.leaseFor)
+		early = early || s.leaseFor < r.w.o.Lease-r.w.o.Lease/10
 		r.watched(s)
 		r.steps[s] = struct{}{}
 		r.active++
@@ -80,6 +82,9 @@ func (r *run) take(got []driver.Claimed, sent time.Time, back bool) {
 		r.another()
 	}
 	r.mu.Unlock()
+	if early { // else the first extension may come after the end of these leases
+		signal(r.early)
+	}
 	for _, s := range steps {
 		if back {
 			s.report(sojourn.Outcome{Type: sojourn.OutcomeReleased})

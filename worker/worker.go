@@ -137,7 +137,7 @@ func (w *Worker) begin(ctx context.Context) (*run, error) {
 	w.started, w.busy = true, true
 	r := &run{
 		w: w, base: context.WithoutCancel(ctx), steps: map[*step]struct{}{},
-		changed: make(chan struct{}, 1), sooner: make(chan struct{}, 1), declared: make(chan struct{}, 1),
+		changed: make(chan struct{}, 1), sooner: make(chan struct{}, 1), early: make(chan struct{}, 1), declared: make(chan struct{}, 1),
 	}
 	r.claims.r, w.running = r, r
 	r.claims.kinds, r.claims.decidable, r.claims.pollable = w.kinds()
@@ -188,6 +188,7 @@ type run struct {
 	reports  reporter
 	changed  chan struct{} // capacity 1: a handler returned, or a report was answered
 	sooner   chan struct{} // capacity 1: watchAt is earlier than it was
+	early    chan struct{} // capacity 1: a lease was won of which a part is over
 
 	mu      sync.Mutex // guards the fields below, and those of step, claimer and reporter that say so
 	steps   map[*step]struct{}
