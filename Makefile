@@ -1,4 +1,4 @@
-# Targets: test test-all mutants check tracing ui cross sim races conform crash crash-http faults outage overload silent soak fuzz calendar ticks bench othersqlite postgres-versions freeze-migrations release release-test release-clean release-twice release-chart
+# Targets: test test-all mutants check tracing ui cross sim races conform crash crash-http faults outage overload silent soak fuzz calendar ticks bench othersqlite postgres-versions freeze-migrations release release-test release-clean release-twice release-chart docs
 
 SHELL := /bin/bash
 FUZZTIME ?= 30s
@@ -23,7 +23,7 @@ PLATFORMS := darwin/arm64 windows/amd64
 # SQLite is C translated to Go. The race detector makes it 33 times slower and finds nothing of ours in it, so it goes without.
 RACEFLAGS := -race -gcflags='modernc.org/...=-race=false'
 
-.PHONY: test test-all mutants check tracing ui vet demo-brokers test-brokers benchmodules outside staticcheck format generated cross sim races conform crash crash-http faults outage overload silent soak fuzz calendar ticks bench othersqlite postgres-versions freeze-migrations release release-test release-clean release-twice release-chart
+.PHONY: test test-all mutants check tracing ui vet demo-brokers test-brokers benchmodules outside staticcheck format generated cross sim races conform crash crash-http faults outage overload silent soak fuzz calendar ticks bench othersqlite postgres-versions freeze-migrations release release-test release-clean release-twice release-chart docs
 
 # The packages that make test runs a second time, with the race detector: the client, the limiter of connections, the engine without a database,
 # and the worker over a store in memory. Their concurrency is their own. The walks over the rules have one goroutine.
@@ -201,6 +201,10 @@ freeze-migrations:
 RELEASE ?=
 release:
 	go run -C internal/release . -root ../.. -out ../../dist/release $(RELEASE)
+
+# Writes the documentation as a static site: see docs/guides/install.md.
+docs:
+	go run ./cmd/sojourn docs --write dist/docs
 
 # Tests of a release: what is packed, then what was installed from dist/test, the release of the working tree for linux/amd64. It needs the
 # packages python3-build, python3-wheel and npm. CLEAN=1 also installs the .deb in a clean Debian root, which needs root and debootstrap.

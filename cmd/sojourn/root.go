@@ -13,6 +13,7 @@ import (
 	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/completion"
 	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/configcmd"
 	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/democmd"
+	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/docscmd"
 	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/failurecmd"
 	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/healthcmd"
 	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/inboxcmd"
@@ -88,12 +89,12 @@ func newRoot(a *cli.App) *cobra.Command {
 	root.PersistentFlags().StringVar(&a.Config, "config", "", "settings `FILE` (default $SOJOURN_CONFIG, else sojourn.toml if it exists)")
 	root.PersistentFlags().StringVarP(&a.Output, "output", "o", "table", "table or json; a list in JSON is one object per line")
 	root.AddCommand(democmd.Command(a), benchcmd.Command(a), jobcmd.EnqueueCommand(a), inboxcmd.RespondCommand(a), jobcmd.Command(a), queuecmd.Command(a), schedulecmd.Command(a), workflowcmd.Command(a), failurecmd.Command(a), operationcmd.Command(a), statscmd.Command(a), tagcmd.Command(a), workercmd.Command(a), jobcmd.WhyCommand(a), windowcmd.Command(a), inboxcmd.Command(a), sourcecmd.Command(a),
-		sourcecmd.WebhookCommand(a), storecmd.MigrateCommand(a), storecmd.Command(a), servecmd.Command(a), workcmd.Command(a), tokencmd.Command(a), auditcmd.Command(a), topcmd.Command(a), jobcmd.TailCommand(a), storecmd.DoctorCommand(a), configcmd.Command(a), healthcmd.Command(a), mancmd.Command(), versioncmd.Command(a))
+		sourcecmd.WebhookCommand(a), storecmd.MigrateCommand(a), storecmd.Command(a), servecmd.Command(a), workcmd.Command(a), tokencmd.Command(a), auditcmd.Command(a), topcmd.Command(a), jobcmd.TailCommand(a), storecmd.DoctorCommand(a), configcmd.Command(a), healthcmd.Command(a), docscmd.Command(a), mancmd.Command(), versioncmd.Command(a))
 	completion.Add(a, root)
 	return root
 }
 
 // settingless are commands that no mistake in a file may hide, or disturb a shell.
 func settingless(cmd *cobra.Command) bool {
-	return cmd.Name() == "version" || cmd.Name() == "man" || cmd.Name() == "health" || strings.HasPrefix(cmd.Name(), cobra.ShellCompRequestCmd) || cmd.HasParent() && cmd.Parent().Name() == "completion"
+	return cmd.Name() == "version" || cmd.Name() == "man" || cmd.Name() == "docs" || cmd.Name() == "health" || strings.HasPrefix(cmd.Name(), cobra.ShellCompRequestCmd) || cmd.HasParent() && cmd.Parent().Name() == "completion"
 }

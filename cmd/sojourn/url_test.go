@@ -30,7 +30,7 @@ var commandLines = []string{
 
 // storeless are commands that open no store, or something else before it; serve calls any store
 // that it cannot open unusable.
-var storeless = []string{"sojourn version", "sojourn health", "sojourn man", "sojourn config", "sojourn serve", "sojourn source ls", "sojourn source test", "sojourn source run", "sojourn source check"}
+var storeless = []string{"sojourn version", "sojourn health", "sojourn man", "sojourn docs", "sojourn config", "sojourn serve", "sojourn source ls", "sojourn source test", "sojourn source run", "sojourn source check"}
 
 // TestStoreOfEveryCommand shows for every command that takes a store that the flag goes before
 // SOJOURN_URL, and that before the default.

@@ -35,6 +35,8 @@ var direction = []row{
 	{dir: "internal/tracecontext", because: "pure syntax"},
 	{dir: "internal/version", not: []string{"net", "os", "database"}, because: "a number, below all that shows it"},
 	{dir: "internal/fingerprint", because: "pure text"},
+	{dir: "docs", not: []string{"net", "os", "database"}, because: "files, and nothing that reads them"},
+	{dir: "internal/docsite", may: []string{"docs", "github.com/yuin/goldmark/..."}, not: []string{"database"}, because: "it knows pages, and nothing of jobs"},
 	{dir: "internal/inside", may: []string{"internal/calendar"}, because: "it lies below the root"},
 	{dir: "internal/layers", because: "it combines values of any type"},
 	{dir: "throttle", may: []string{"."}, not: []string{"net", "os", "database"}, because: "throttlers in Go, and what they see"},
