@@ -49,6 +49,11 @@ func (d *DB) Watch(heard func(topics []string)) (stop func()) {
 		return func() {} // polling is left
 	}
 	f := &follower{DB: d, watch: w, closing: make(chan struct{}), heard: heard}
+	// Read before Watch returns: a commit after that is a change, however late run begins.
+	if f.version, err = d.Version(context.Background()); err != nil {
+		w.Close()
+		return func() {}
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -73,9 +78,6 @@ type follower struct {
 // run reads the version after each write to the log, until the watch is closed.
 func (f *follower) run() {
 	var err error
-	if f.version, err = f.Version(context.Background()); err != nil {
-		return
-	}
 	before := f.writes.Load()
 	// The first look at the owners comes after the watch of their files began, so none is missed.
 	for seen, ok := (logwatch.Seen{Owners: true}), true; err == nil && ok; seen, ok = f.watch.Wait() {
