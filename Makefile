@@ -140,7 +140,7 @@ crash:
 
 # sojourn serve under workers in Go, Python, TypeScript and bash. make test-all kills it three times.
 crash-http:
-	SOJOURN_CRASH_SERVE_CYCLES=$(CYCLES) go test -vet=off -count=1 -timeout 15m -v -run '^TestKillServe$$' ./internal/crash
+	SOJOURN_CRASH_SERVE_CYCLES=$(CYCLES) go test -vet=off -count=1 -timeout 15m -v -run '^Test(KillServe|FollowerThroughKills)$$' ./internal/crash
 
 # Each fault of sdk/faults.json on each call of the clients in Go, Python and TypeScript. make test-all runs the short ones.
 faults:

@@ -12,7 +12,7 @@ import (
 
 var _ failure.Store = (*Store)(nil)
 
-// triageCalls are the calls about failure groups, stored operations and statistics.
+// triageCalls are the calls about failure groups, stored operations, statistics and events.
 type triageCalls struct{ *transport }
 
 // Failures lists failure groups.

@@ -51,7 +51,7 @@ func operations(t *testing.T) (all []declared) {
 	for path, methods := range doc.Paths {
 		for method, o := range methods {
 			one := declared{id: o.ID, method: strings.ToUpper(method), others: o.Others, body: o.RequestBody != nil,
-				path: strings.NewReplacer("{id}", "1", "{queue}", "q", "{worker}", "w", "{schedule}", "s", "{workflow}", "f", "{failure}", "0000000000000001", "{operation}", "o", "{tag}", "t").Replace(path)}
+				path: strings.NewReplacer("{id}", "1", "{queue}", "q", "{worker}", "w", "{schedule}", "s", "{workflow}", "f", "{failure}", "0000000000000001", "{operation}", "o", "{tag}", "t", "{follower}", "e").Replace(path)}
 			for _, needs := range o.Security {
 				one.verbs = append(one.verbs, needs["bearer"]...)
 			}
@@ -75,7 +75,7 @@ var bodies = map[string]string{
 	"leaseIDs": `{"count":1}`, "setQueue": `{"paused":true}`, "declareQueue": `{"limit":1}`, "updateQueue": `{"limit":null}`, "pauseQueue": `{"paused":false}`, "holdQueue": `{"for":"0s"}`, "sweep": `{"limit":1}`, "enqueueRaw": "x",
 	"startWorkflow": `{"members":[{"name":"m","job":{"kind":"k","queue":"q"}}]}`, "appendMembers": `{"members":[{"name":"n","job":{"kind":"other","queue":"other"}}]}`,
 	"closeWorkflow": `{}`, "cancelWorkflow": `{}`, "redriveWorkflow": `{}`,
-	"muteFailure": `{}`, "startOperation": `{"filter":{"queue":"q","kind":"k"},"edit":{"action":"cancel"}}`,
+	"follow": `{"queue":"q","kind":"k"}`, "readEvents": `{"limit":1}`, "muteFailure": `{}`, "startOperation": `{"filter":{"queue":"q","kind":"k"},"edit":{"action":"cancel"}}`,
 	"setSchedule": `{"cron":"@daily","job":{"kind":"k","queue":"q"}}`, "declareSchedule": `{"cron":"@daily","job":{"kind":"k","queue":"q"}}`, "testSchedule": `{"cron":"@daily","job":{"kind":"k","queue":"q"}}`,
 }
 

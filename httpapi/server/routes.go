@@ -7,6 +7,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/httpapi/server/internal/admission"
+	"github.com/sojourn-queue/sojourn/httpapi/server/internal/events"
 	"github.com/sojourn-queue/sojourn/httpapi/server/internal/stats"
 	"github.com/sojourn-queue/sojourn/httpapi/server/internal/tags"
 	"github.com/sojourn-queue/sojourn/httpapi/server/internal/triage"
@@ -76,6 +77,12 @@ var routes = slices.Concat(
 	),
 	tagged("statistics",
 		op(http.MethodGet, "/v1/stats", "readStatistics", "Numbers and times of jobs by day, queue and kind, for the last days in UTC", access.VerbRead, admission.Reading, onStore(stats.Read)).but(filtered),
+	),
+	tagged("events",
+		op(http.MethodGet, "/v1/followers", "listFollowers", "List the followers of events that the token has made", access.VerbRead, admission.Reading, onStore(events.List)).but(filtered),
+		op(http.MethodPut, "/v1/followers/{follower}", "follow", "Make a follower: from now on transitions of jobs are stored for it", access.VerbRead, admission.Enqueueing, onStore(events.Follow)),
+		op(http.MethodPost, "/v1/followers/{follower}/read", "readEvents", "Acknowledge and read events; with wait, as soon as there are any", access.VerbRead, admission.Reading, readEvents).but(hidden),
+		op(http.MethodDelete, "/v1/followers/{follower}", "unfollow", "Delete a follower", access.VerbRead, admission.Enqueueing, onStore(events.Delete)).but(hidden),
 	),
 	tagged("tags",
 		op(http.MethodGet, "/v1/tags", "listTags", "List tags with the numbers of their jobs, the most frequent first", access.VerbRead, admission.Reading, onStore(tags.Count)).but(filtered),

@@ -21,6 +21,7 @@ import (
 	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
 	"github.com/sojourn-queue/sojourn/httpapi/server/internal/admission"
+	"github.com/sojourn-queue/sojourn/httpapi/server/internal/claimants"
 	"github.com/sojourn-queue/sojourn/internal/connlimit"
 )
 
@@ -60,7 +61,7 @@ type Server struct {
 	door      *door
 	admit     *admission.Limiter
 	rates     *admission.Rates
-	claimants claimants
+	claimants claimants.Claimants
 	bodies    *connlimit.Budget
 	patience  time.Duration // of bodies
 	arriving  atomic.Int64  // bodies that are being read

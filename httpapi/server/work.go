@@ -49,7 +49,7 @@ func claim(c *call, in *claimIn) (wire.ClaimAnswer, error) {
 		return wire.ClaimAnswer{}, err
 	}
 	defer end()
-	ctx, leave, err := c.claimants.enter(ctx, r.Worker, r.Number)
+	ctx, leave, err := c.claimants.Enter(ctx, r.Worker, r.Number)
 	if err != nil {
 		if c.cut() { // not that there is nothing: the claim before may have taken jobs
 			err = draining()

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"slices"
@@ -55,7 +56,7 @@ func (s *Store) transact(group []txn.Call, withBlocked bool) (helped bool, err e
 	group = s.arrange(group)
 	var lent []*wake.Waiter // blocked claims, the same ones if the transaction is run again
 	var answers []wake.ClaimAnswer
-	err = s.Maintainer.Update(ctx, func(c sqldb.Conn) (err error) {
+	run := func(c sqldb.Conn) (err error) {
 		defer func() { // a bug in the engine fails only its own request
 			if v := recover(); v != nil {
 				err = fmt.Errorf("panic in the store: %v\n%s", v, debug.Stack())
@@ -70,6 +71,11 @@ func (s *Store) transact(group []txn.Call, withBlocked bool) (helped bool, err e
 		tries++
 		if done, err = s.begin(c, tries == 1, group); err != nil {
 			return err
+		}
+		if tries > 1 {
+			if err := done.ReadFollowed(); err != nil {
+				return err
+			}
 		}
 		if err := s.runGroup(done, group); err != nil {
 			return err
@@ -92,14 +98,23 @@ func (s *Store) transact(group []txn.Call, withBlocked bool) (helped bool, err e
 			silent.Silent()
 		}
 		return nil
-	})
+	}
+	if err = s.Maintainer.Update(ctx, run); errors.Is(err, sqldb.ErrRaced) && !s.core.DB.Dialect().Concurrent {
+		err = s.Maintainer.Update(ctx, run) // the first run did not know of a follower
+	}
 	if err != nil {
 		s.hub.Release(lent, nil)
 		return len(lent) > 0, s.core.Failed(err)
 	}
+	s.hub.Release(lent, answers)
+	s.publish(ctx, done)
+	return len(lent) > 0, nil
+}
+
+// publish updates the caches after a commit, and does what the events of the transaction ask for.
+func (s *Store) publish(ctx context.Context, done *txn.Tx) {
 	s.core.Caches.Rows.Keep(done)
 	s.core.Caches.Queues.Learn(done)
-	s.hub.Release(lent, answers)
 	for _, f := range done.Events.After {
 		f()
 	}
@@ -108,7 +123,6 @@ func (s *Store) transact(group []txn.Call, withBlocked bool) (helped bool, err e
 	s.core.NoteDead(done.Events.Dead)
 	s.Maintainer.Counts.Note(done.Events.Counted)
 	s.Recorder.Note(done.Events.Measured)
-	return len(lent) > 0, nil
 }
 
 // begin begins the transaction of a group: with cached reads, or with its reads in the first

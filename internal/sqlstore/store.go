@@ -13,6 +13,7 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/clock"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/counters"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/enqueue"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/events"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/failure"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/finish"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/gate"
@@ -30,6 +31,7 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/upkeep"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/wake"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/workflows"
+	"github.com/sojourn-queue/sojourn/store/event"
 	groups "github.com/sojourn-queue/sojourn/store/failure"
 	"github.com/sojourn-queue/sojourn/store/migrate"
 	ops "github.com/sojourn-queue/sojourn/store/operation"
@@ -53,6 +55,7 @@ type Store struct {
 	*failure.Groups
 	*operation.Runner
 	*statistics.Recorder
+	*events.Follower
 	*tag.Lister
 
 	members *member.Counter
@@ -66,6 +69,7 @@ var (
 	_ groups.Store   = (*Store)(nil)
 	_ ops.Store      = (*Store)(nil)
 	_ stats.Store    = (*Store)(nil)
+	_ event.Store    = (*Store)(nil)
 	_ tags.Store     = (*Store)(nil)
 )
 
@@ -130,6 +134,8 @@ func newStore(c *txn.Core) *Store {
 	s.Maintainer.FoldFailures = s.Groups.SweepFailures
 	s.Recorder = statistics.New(c)
 	s.Maintainer.FoldStatistics = s.Recorder.SweepStatistics
+	s.Follower = events.New(c, s.hub, s.Maintainer)
+	s.Maintainer.SweepEvents = s.Follower.SweepEvents
 	s.Lister = tag.NewLister(c)
 	s.Runner = operation.New(c, s.members)
 	s.Maintainer.Operate = s.Runner.SweepOperations

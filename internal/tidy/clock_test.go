@@ -32,6 +32,7 @@ var allowances = []allowance{
 	{"internal/sqlstore/groupcommit/lane.go", []string{"time.Now", "time.Since"}, "how long a transaction took: the batching delay of the next one is a part of that"},
 	{"internal/sqlstore/vacuum/vacuum.go", []string{"time.Now", "time.Since"}, "how long a vacuum took: the next one waits a multiple of that"},
 	{"store/operation/operation.go", []string{"crypto/rand"}, "the id of an operation that its caller has not named"},
+	{"cmd/sojourn/internal/tailcmd/tailcmd.go", []string{"crypto/rand"}, "the name of a follower that lasts as long as the command"},
 	{"internal/sqlstore/operation/operation.go", []string{"crypto/rand"}, "the name of a process in the leases of operations"},
 	{"internal/sqlstore/store.go", []string{"crypto/rand"}, "the name of an instance and the secret of its tokens, drawn once"},
 	{"internal/migration/migrationtest/...", []string{"math/rand/v2"}, "the moment at which a process of a test dies"},

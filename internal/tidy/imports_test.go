@@ -48,6 +48,7 @@ var direction = []row{
 	{dir: "store/failure", may: []string{"."}, not: []string{"net", "os", "database"}, because: "definitions and pure checks"},
 	{dir: "store/statistics", may: []string{"."}, not: []string{"net", "os", "database"}, because: "definitions and pure checks"},
 	{dir: "store/tags", may: []string{"."}, not: []string{"net", "os", "database"}, because: "definitions and pure checks"},
+	{dir: "store/event", may: []string{"."}, not: []string{"net", "os", "database"}, because: "definitions and pure checks"},
 	{dir: "store/operation", may: []string{"."}, not: []string{"net", "os", "database"}, because: "definitions and pure checks"},
 	{dir: "store/migrate", may: []string{"."}, because: "the versions of a store's tables"},
 	{dir: "driver", may: []string{".", "internal/inside", "internal/glob"}, not: []string{"net", "os", "database"}, because: "what a store offers to a worker"},
@@ -81,6 +82,7 @@ var direction = []row{
 	{dir: "store/postgres/...", may: []string{"domain", "internal/sqldb", "internal/migration", "internal/sqlstore/...", "store/postgres/...", "github.com/jackc/pgx/v5/..."},
 		not: []string{"net/http"}, because: "one package for one database"},
 	{dir: "store/storetest/internal/stats", may: []string{"domain", "store/storetest/internal/kit"}, because: "cases of one subject know those of no other"},
+	{dir: "store/storetest/internal/events", may: []string{"domain", "store/storetest/internal/kit"}, because: "cases of one subject know those of no other"},
 	{dir: "store/storetest/internal/triage", may: []string{"domain", "internal/fingerprint", "store/storetest/internal/kit"}, because: "cases of one subject know those of no other"},
 	{dir: "store/storetest/internal/model", may: []string{"domain"}, because: "it predicts a store and knows none"},
 	{dir: "store/storetest/internal/sim", may: []string{"domain", "store/storetest/internal/model", "store/storetest/internal/faulty"}, because: "it compares any store with the model"},
@@ -144,7 +146,7 @@ var testOnly = []string{
 var demoServers = []string{"github.com/nats-io/nats-server", "github.com/twmb/franz-go/pkg/kfake"}
 
 // domain are the packages that every other one may know: jobs, and the values and rules about them.
-var domain = []string{".", "rules", "driver", "access", "throttle", "schedule", "workflow", "store/failure", "store/operation", "store/statistics", "store/tags", "store/migrate", "internal/layers"}
+var domain = []string{".", "rules", "driver", "access", "throttle", "schedule", "workflow", "store/failure", "store/operation", "store/statistics", "store/tags", "store/event", "store/migrate", "internal/layers"}
 
 // covers reports whether a pattern of the table names p, a directory of this module or an import
 // path of another.

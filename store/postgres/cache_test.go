@@ -6,7 +6,7 @@ import (
 	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/cachetest"
-	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/without"
 	"github.com/sojourn-queue/sojourn/store/storetest"
 )
 
@@ -14,7 +14,7 @@ import (
 func TestConformanceWithout(t *testing.T) {
 	testURL(t)
 	storetest.Parallel(t, func(t *testing.T, o storetest.Options) driver.Store {
-		return openTuned(t, func(cfg *sqlstore.Config) { cfg.Without = txn.WithoutAll() }, append(wished(o), Schema(emptySchema(t)))...)
+		return openTuned(t, func(cfg *sqlstore.Config) { cfg.Without = without.All() }, append(wished(o), Schema(emptySchema(t)))...)
 	})
 }
 

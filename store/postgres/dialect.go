@@ -11,13 +11,16 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/claim"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/counters"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/events"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/gate"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobcount"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobevent"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/query"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/respond"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/statistics"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/upkeep"
+	"github.com/sojourn-queue/sojourn/store/postgres/internal/texts"
 )
 
 //go:embed migrations/*.sql
@@ -132,7 +135,7 @@ var ownTexts = map[string]string{
 		and not exists (select 1 from sj_live where queue in (texts($4)) and kind in (texts($5)) and state = 3)
 		and ($6 = '' or exists (select 1 from sj_worker where worker = $6 and claim_no = $7 and drained = 0)
 			and not exists (select 1 from sj_queue where name = '*' and paused + gated > 0))`,
-	claim.TextBulkStart:   qStartAlike,
+	claim.TextBulkStart:   texts.StartAlike,
 	txn.TextValidateClock: `select 1 where cast(extract(epoch from clock_timestamp()) * 1000000 as bigint) between $1 and $2`,
 	// A transaction that has written a table holds this lock on it until it ends.
 	upkeep.TextWriters: `select virtualtransaction from pg_locks where locktype = 'relation' and relation = to_regclass('sj_live') and mode = 'RowExclusiveLock'
@@ -153,6 +156,11 @@ var ownTexts = map[string]string{
 		returning queue, kind, ` + strings.Join(jobcount.Names, ", "),
 	statistics.TextTake: `delete from sj_stat_change where ctid = any(array(select ctid from sj_stat_change limit $1 for update skip locked))
 		returning day, events`,
+	jobevent.TextAdd: texts.AddTransition,
+	// Below xmin no transaction can commit any more.
+	events.TextPage:  `select ` + events.Columns + ` from sj_event where (xid, id) > ($1, $2) and xid < ` + texts.OldestOpen + ` order by xid, id limit $3`,
+	events.TextStart: `select ` + texts.OldestOpen + `, 0::bigint`,
+	events.TextAhead: `select 1 where $1::bigint >= cast(cast(pg_snapshot_xmax(pg_current_snapshot()) as text) as bigint) limit $2`,
 	query.TextOldest: `select u.queue, min(s.since) from unnest($1::text[], $2::text[]) u(queue, kind) cross join lateral (
 		with recursive ranks (r1) as (select min(l.r1) from sj_live l where l.queue = u.queue and l.kind = u.kind and l.state = 3
 		union all select (select min(l.r1) from sj_live l where l.queue = u.queue and l.kind = u.kind and l.state = 3 and l.r1 > ranks.r1) from ranks where ranks.r1 is not null)

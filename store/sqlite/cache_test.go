@@ -7,7 +7,7 @@ import (
 	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/cachetest"
-	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/without"
 	"github.com/sojourn-queue/sojourn/store/storetest"
 )
 
@@ -17,7 +17,7 @@ func TestConformanceWithout(t *testing.T) {
 		t.Skip("make test-all runs it")
 	}
 	storetest.Run(t, func(t *testing.T, o storetest.Options) driver.Store {
-		defer sqlstore.Tune(func(cfg *sqlstore.Config) { cfg.Without = txn.WithoutAll() })()
+		defer sqlstore.Tune(func(cfg *sqlstore.Config) { cfg.Without = without.All() })()
 		return conforming(t, ":memory:", o)
 	})
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/migration"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
-	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/without"
 )
 
 // A store caches the rows that it has leased. It must still see the changes that another process
@@ -120,7 +120,7 @@ func openWatched(t *testing.T) (*watchedDB, *sqlstore.Store) {
 	}
 	watched := &watchedDB{DB: db}
 	s, err := sqlstore.New(context.Background(), watched, sqlstore.Config{Prefix: defaultPrefix, Now: time.Now,
-		Without: txn.Without{Signals: true}}) // a goroutine that reads signals keeps the time of synctest from going on
+		Without: without.Switches{Signals: true}}) // a goroutine that reads signals keeps the time of synctest from going on
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -182,6 +182,7 @@ func (c *batch) noteBulkStarted(l *jobrow.Row) (bool, error) {
 	c.Events.Dead++
 	c.NoteChange(l)
 	c.Counts.Started(l)
+	c.Transitions.Started(l)
 	return true, nil
 }
 

@@ -76,6 +76,7 @@ func end(t *txn.Tx, was, l *jobrow.Row, tr rules.Transition, c Change) error {
 	}
 	t.AddWeight(was, l, 0)
 	t.Counts.Moved(was, l, 0)
+	t.Transitions.Moved(was, l, max(t.Now, was.UpdatedAt))
 	t.Writes.Ended = append(t.Writes.Ended, r)
 	t.Events.Final = append(t.Events.Final, l.ID)
 	if was.Dependents || was.WaitsFor > 0 {

@@ -37,6 +37,11 @@ func (s *Core) Join(ctx context.Context, in any, fn func(t *Tx) error) error {
 			if err != nil {
 				return err
 			}
+			if try > 1 {
+				if err := t.ReadFollowed(); err != nil {
+					return err
+				}
+			}
 			if err := fn(t); err != nil {
 				return err
 			}

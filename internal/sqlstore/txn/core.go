@@ -14,6 +14,7 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/presence"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/vacuum"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/without"
 	"github.com/sojourn-queue/sojourn/throttle"
 )
 
@@ -46,7 +47,7 @@ type Config struct {
 	// defaults of package statistics.
 	StatisticsDays, HistogramDays int
 
-	Without Without // optimisations that are off
+	Without without.Switches // optimisations that are off
 	// Spoils is asked before a cached value of a kind is used in a first try: true makes the copy
 	// wrong, so that its validator must refuse it. Of tests; nil: never.
 	Spoils func(what string) bool
@@ -91,6 +92,7 @@ type Caches struct {
 	Queues   queueCache // queues, blocks of ids, and last claims
 	Decoder  jobrow.Decoder
 	settings jobrow.BoundedMap[string, sojourn.QueueSettings] // JSON → its value
+	followed atomic.Int64                                     // until when transactions write transitions, see Followed
 	texts    sync.Map                                         // statement → its text on this database
 }
 

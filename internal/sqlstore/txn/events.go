@@ -27,6 +27,7 @@ type Events struct {
 	Dead     int                    // dead tuples that it leaves in sj_live
 	Counted  int                    // rows that it adds to sj_count_change
 	Measured int                    // rows that it adds to sj_stat_change
+	Followed bool                   // it writes transitions for followers
 	Foreign  bool                   // another connection has committed since the transaction before
 }
 

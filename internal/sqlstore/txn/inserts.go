@@ -37,6 +37,7 @@ func (t *Tx) InsertLive(ls []*jobrow.Row) {
 		l.SetWakeAt()
 		t.NoteChange(l)
 		t.Counts.Stored(l)
+		t.Transitions.Stored(l, false)
 		t.Stats.Count(l.Queue, l.Kind, jobstat.Redriven, 1)
 	}
 	t.addInsert(&jobrow.InsertLinked, ls)
@@ -115,6 +116,7 @@ func (t *Tx) flushInserts(rows []PendingInsert) {
 	for _, f := range rows {
 		t.NoteChange(f.Now)
 		t.Counts.Stored(f.Now)
+		t.Transitions.Stored(f.Now, f.started)
 		t.Stats.Count(f.Now.Queue, f.Now.Kind, jobstat.Enqueued, 1)
 		if f.started {
 			t.Cache.Changed = append(t.Cache.Changed, f.Now)

@@ -18,9 +18,10 @@ const maxCachedRows = 10_000
 // which excludes other writers during a transaction, and it belongs to the transaction under way
 // (docs/internals/engine.md#row-cache).
 type localRows struct {
-	version int64 // of the database, after the last transaction
-	rows    map[sojourn.ID]*jobrow.Row
-	free    freeIDs
+	version    int64 // of the database, after the last transaction
+	rows       map[sojourn.ID]*jobrow.Row
+	free       freeIDs
+	unfollowed bool // there was no follower when it was last checked
 }
 
 // Open gives the transaction the cached rows, if they are still valid, and has the cache updated at
@@ -38,7 +39,7 @@ func (k *localRows) Open(t *Tx) error {
 		k.spoil(t.Core)
 	}
 	if version != k.version {
-		k.free = nil
+		k.free, k.unfollowed = nil, false
 		t.Events.Foreign = true
 	}
 	if version != k.version || k.rows == nil || len(k.rows) > maxCachedRows {
@@ -53,6 +54,7 @@ func (k *localRows) Open(t *Tx) error {
 // another way, no row is cached.
 func (k *localRows) keep(t *Tx, failed error) {
 	if failed == nil {
+		k.unfollowed = k.unfollowed || t.Cache.unfollowed
 		k.free.add(t.Cache.Blocks)
 	}
 	if failed != nil || t.Cache.Altered {

@@ -27,6 +27,7 @@ func (t *Tx) Save(was, l *jobrow.Row) error {
 	}
 	t.AddWeight(was, l, l.Held)
 	t.Counts.Moved(was, l, l.Held)
+	t.Transitions.Moved(was, l, l.UpdatedAt)
 	p.SaveOf[l.ID] = len(p.Saves)
 	p.Saves = append(p.Saves, savedRow{state: state, epoch: epoch, now: l})
 	t.NoteChange(l)

@@ -5,6 +5,7 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/clock"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobcount"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobevent"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobstat"
 	"github.com/sojourn-queue/sojourn/rules"
@@ -26,14 +27,15 @@ type Tx struct {
 	Responses   ResponseWrites // the same for the inbox
 	HoldInserts bool           // a flush leaves Writes.Inserts, see CanHoldInserts
 
-	First  FirstMessage
-	Loaded Loaded
-	Cache  CacheUse
-	Queues QueueUse
-	Events Events
-	Counts jobcount.Changes // End writes them
-	Stats  jobstat.Changes  // End writes them
-	ending bool             // End runs: the next flush is the last one
+	First       FirstMessage
+	Loaded      Loaded
+	Cache       CacheUse
+	Queues      QueueUse
+	Events      Events
+	Counts      jobcount.Changes // End writes them
+	Stats       jobstat.Changes  // End writes them
+	Transitions jobevent.Changes // End writes them, see writeTransitions
+	ending      bool             // End runs: the next flush is the last one
 }
 
 // FirstMessage has the batches of requests whose reads were prefetched, see Tx.Prefetch.
@@ -66,11 +68,12 @@ type CacheUse struct {
 	Writers    map[sojourn.ID]int64       // jobs whose rows come from the row cache → their marks
 	local      map[sojourn.ID]*jobrow.Row // the valid rows of the local cache; nil: there is none
 
-	Changed []*jobrow.Row // rows as they were written, oldest first
-	Altered bool          // rows have changed that are not in Changed
-	writer  int64         // the mark of this transaction in the rows that it writes; 0 = not read
-	Blocks  []Block       // of ids that it has leased
-	Learned Learned
+	Changed    []*jobrow.Row // rows as they were written, oldest first
+	Altered    bool          // rows have changed that are not in Changed
+	unfollowed bool          // its commit proves that there is no follower
+	writer     int64         // the mark of this transaction in the rows that it writes; 0 = not read
+	Blocks     []Block       // of ids that it has leased
+	Learned    Learned
 }
 
 // QueueUse is what a transaction does to queues as a whole.
@@ -85,7 +88,8 @@ type QueueUse struct {
 // has begun one.
 func (s *Core) NewTx(c sqldb.Conn) *Tx {
 	return &Tx{Conn: c, Core: s, Events: Events{Ready: map[QueueKind]int{}, Freed: map[string]int{}, Cascades: map[sojourn.ID]Cascade{}},
-		Counts: jobcount.Changes{Off: s.Cfg.Without.Counts}, Stats: jobstat.Changes{Off: s.Cfg.Without.Statistics}}
+		Counts: jobcount.Changes{Off: s.Cfg.Without.Counts}, Stats: jobstat.Changes{Off: s.Cfg.Without.Statistics},
+		Transitions: jobevent.Changes{On: s.Followed()}}
 }
 
 // Begin makes a transaction and reads the clock.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobcount"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobevent"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobstat"
 )
@@ -90,11 +91,22 @@ func FoldCounts(t *Tx, rows []jobcount.Change) {
 	}
 }
 
-const qAddStats = `insert into sj_stat_change (day, events) values ($1, $2)`
+// Statements of statistics. One of them is in nearly every transaction that changes a job, so that
+// it also checks that nobody follows the transitions.
+const (
+	qAddStats           = `insert into sj_stat_change (day, events) values ($1, $2)`
+	qAddStatsUnfollowed = `insert into sj_stat_change (day, events) select $1, $2 where not exists (select 1 from sj_follower)`
+)
 
 // writeStats adds the statistics of a transaction to the write set, as one row for a fold.
 func writeStats(t *Tx) {
-	if t.Stats.Any() {
+	switch {
+	case !t.Stats.Any():
+	case t.Transitions.Seen && !t.Transitions.On:
+		t.Events.Measured++
+		t.Cache.unfollowed = true
+		t.Add(qAddStatsUnfollowed, 1, jobevent.Raced, jobstat.DayOf(t.Now), t.Stats.Take())
+	default:
 		t.Events.Measured++
 		t.Add(qAddStats, 0, "", jobstat.DayOf(t.Now), t.Stats.Take())
 	}

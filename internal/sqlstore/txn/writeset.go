@@ -95,7 +95,7 @@ func (t *Tx) AddColumns(q string, wanted int, raced string, s *jobrow.Columns) {
 // job, so the order among the statements does not matter. Locks are taken in the order of lock.go:
 // live rows, which were locked when they were read, then keys.
 func (t *Tx) collect() []Statement {
-	if t.Writes.empty() && t.Responses.empty() && !(t.ending && (t.Counts.Any() || t.Stats.Any())) {
+	if t.Writes.empty() && t.Responses.empty() && !(t.ending && (t.Counts.Any() || t.Stats.Any() || t.Transitions.Seen)) {
 		return nil
 	}
 	p := t.Writes
@@ -121,6 +121,7 @@ func (t *Tx) collect() []Statement {
 	if t.ending {
 		WriteCounts(t)
 		writeStats(t)
+		writeTransitions(t)
 	}
 	late = append(late, t.Writes.late...)
 	t.Writes = WriteSet{Inserts: t.Writes.Inserts}

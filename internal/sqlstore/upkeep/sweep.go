@@ -24,7 +24,8 @@ const (
 		+ (select count(*) from (select 1 from sj_response where expires_us > 0 and expires_us <= $1 limit 1) b),
 		(select coalesce(min(due_us), 0) from sj_schedule where due_us < 9223372036854775807),
 		` + member.AnyDue + `, (` + counters.AnyChange + `), ` + failure.AnyDue + `,
-		(select count(*) from (select 1 from sj_operation where due_us <= $1 and due_us < 9223372036854775807 limit 1) o), ` + statistics.AnyDue
+		(select count(*) from (select 1 from sj_operation where due_us <= $1 and due_us < 9223372036854775807 limit 1) o), ` + statistics.AnyDue + `,
+		(select count(*) from (select 1 from sj_event limit 1) v) + (select count(*) from (select 1 from sj_follower limit 1) w)`
 	qNextTick  = `select coalesce(min(due_us), 0) from sj_schedule where due_us < 9223372036854775807`
 	qReindexes = `select name from sj_queue where reshape >= 0`
 	qRunningOf = `select id from sj_live where wake_at_us < 9223372036854775807 and state = 4 and worker >= $1 and worker < $2 limit $3 /*lock*/`
@@ -37,6 +38,7 @@ type backlog struct {
 	workflows  bool          // ends of members, or workflows that are due
 	statistics bool          // statistics to add up, or old ones
 	failures   bool          // counts of failures to add up, or old groups
+	events     bool          // events, or followers
 	operations bool          // stored operations that are due
 	endings    bool          // ended jobs whose dependents are not all decided
 	expired    []Final       // by retention
@@ -104,6 +106,11 @@ func (s *Maintainer) Sweep(ctx context.Context, limit int) (driver.Swept, error)
 			return swept, err
 		}
 	}
+	if found.events {
+		if err := s.SweepEvents(ctx); err != nil {
+			return swept, err
+		}
+	}
 	for _, queue := range found.reindexes { // the process that changed the settings may have died; last, because it may wait
 		if err := s.Reindex(ctx, queue, 1+limit/reindexRows); err != nil {
 			return swept, err
@@ -144,6 +151,7 @@ func (s *Maintainer) backlog(ctx context.Context, limit int) (out backlog, err e
 		if err := t.Read(qAnyOverdue, func(r sqldb.Row) error {
 			out.endings, out.overdue, out.tick, out.workflows, out.counts = r.Int(0) > 0, r.Int(1) > 0, r.Int(2), r.Int(3) > 0, r.Int(4) > 0
 			out.failures, out.operations, out.statistics = r.Int(5) > 0, r.Int(6) > 0, r.Int(7) > 0
+			out.events = r.Int(8) > 0
 			return nil
 		}, append([]any{t.Now}, statistics.Oldest(t)...)...); err != nil {
 			return err

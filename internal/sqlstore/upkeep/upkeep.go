@@ -30,6 +30,8 @@ type Maintainer struct {
 	// FoldStatistics adds up statistics, and deletes those of old days. It is set before the first
 	// sweep.
 	FoldStatistics func(context.Context) error
+	// SweepEvents deletes events that nobody needs. It is set before the first sweep.
+	SweepEvents func(context.Context) error
 	// Operate carries out stored operations. It is set before the first sweep.
 	Operate  func(context.Context) error
 	rebasing sync.Mutex // held while leases are shifted after a step of the clock

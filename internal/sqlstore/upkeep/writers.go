@@ -46,6 +46,22 @@ func (s *Maintainer) writersEnded(ctx context.Context, writers sqldb.Texts) (boo
 	}
 }
 
+// WaitForWriters waits until all transactions that have written live rows have ended, and reports
+// whether they have within two seconds.
+func (s *Maintainer) WaitForWriters(ctx context.Context) (bool, error) {
+	var writers sqldb.Texts
+	if !s.core.DB.Dialect().Concurrent {
+		return true, nil
+	}
+	if err := s.core.View(ctx, func(t *txn.Tx) (err error) {
+		writers, err = writersOfLive(t)
+		return err
+	}); err != nil {
+		return false, err
+	}
+	return s.writersEnded(ctx, writers)
+}
+
 func writersOfLive(t *txn.Tx) (names sqldb.Texts, err error) {
 	err = t.Read(TextWriters, func(r sqldb.Row) error { names = append(names, r.Text(0)); return nil })
 	return names, err

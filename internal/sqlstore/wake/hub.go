@@ -51,7 +51,8 @@ type Waiter struct {
 	Pollable      []string                // kinds whose poll steps it takes
 	Request       *driver.ClaimRequest    // of a Claim; the transaction of another call may run it
 	Selects       func(queue string) bool // further queues that a Claim with patterns may take jobs of; nil: none
-	IDs           []sojourn.ID            // the jobs whose end a Find waits for
+	IDs           []sojourn.ID            // the jobs whose end a Find waits for; not nil for any call but a Claim
+	Events        bool                    // a read of events
 
 	// Answer has the jobs of a Claim whose request was run by the transaction of another call. It
 	// is nil if there were none. Read it after Block.
@@ -127,6 +128,11 @@ func (h *Hub) Publish(t *txn.Tx) {
 				n--
 			}
 			w.selected(q)
+		}
+	}
+	for _, w := range h.waiters {
+		if w.Events && t.Events.Followed {
+			w.signal()
 		}
 	}
 	for _, id := range t.Events.Final {

@@ -16,7 +16,7 @@ import (
 	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/cli"
 	"github.com/sojourn-queue/sojourn/internal/bench"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
-	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/without"
 	"github.com/sojourn-queue/sojourn/store"
 	"github.com/sojourn-queue/sojourn/store/sqlite"
 	"github.com/sojourn-queue/sojourn/throttle/rule"
@@ -70,11 +70,11 @@ func (a *app) command() *cobra.Command {
 		if isWorker() {
 			return a.work(cmd.Context())
 		}
-		without, err := txn.ParseWithout(os.Getenv("SOJOURN_WITHOUT")) // for developers of the engine
+		switches, err := without.Parse(os.Getenv("SOJOURN_WITHOUT")) // for developers of the engine
 		if err != nil {
 			return err
 		}
-		defer sqlstore.Tune(func(c *sqlstore.Config) { c.Without = without })()
+		defer sqlstore.Tune(func(c *sqlstore.Config) { c.Without = switches })()
 		if f.config.Producers, err = parseNumbers("producers", f.producers); err != nil {
 			return err
 		}

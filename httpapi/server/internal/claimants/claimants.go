@@ -1,4 +1,5 @@
-package server
+// Package claimants lets one numbered claim of a worker wait at a time.
+package claimants
 
 import (
 	"context"
@@ -7,12 +8,12 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// claimants tracks the numbered claims in progress, at most one per worker. A worker repeats a
+// Claimants tracks the numbered claims in progress, at most one per worker. A worker repeats a
 // claim whose response it did not get or no longer awaits, but a proxy may hide the disconnect from
 // the server. The old claim could then take a job until its lease ends, or release, as undelivered,
 // the jobs that the repeat has just returned. So a new claim cancels the old one and starts after
-// it has ended.
-type claimants struct {
+// it has ended. The zero value is ready, and safe for concurrent use.
+type Claimants struct {
 	mu    sync.Mutex // guards under
 	under map[string]*claimant
 }
@@ -23,10 +24,10 @@ type claimant struct {
 	left   chan struct{}           // closed when its jobs were sent, or released after a failed send
 }
 
-// enter begins a claim, which runs under the returned context. A newer claim of the same worker
+// Enter begins a claim, which runs under the returned context. A newer claim of the same worker
 // cancels that context with a conflict error. The caller must call leave when the claim is
 // answered. A claim without a number, or with a lower number than the current one, runs beside it.
-func (cs *claimants) enter(ctx context.Context, worker string, number int64) (_ context.Context, leave func(), err error) {
+func (cs *Claimants) Enter(ctx context.Context, worker string, number int64) (_ context.Context, leave func(), err error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	c := &claimant{number: number, stop: stop, left: make(chan struct{})}
 	for {
@@ -56,7 +57,7 @@ func (cs *claimants) enter(ctx context.Context, worker string, number int64) (_ 
 	}
 }
 
-func (cs *claimants) leave(worker string, c *claimant) {
+func (cs *Claimants) leave(worker string, c *claimant) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	delete(cs.under, worker)

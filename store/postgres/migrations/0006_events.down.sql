@@ -1,0 +1,4 @@
+delete from sj_meta where name = 'followers';
+drop table sj_follower;
+drop sequence sj_event_seq;
+drop table sj_event;

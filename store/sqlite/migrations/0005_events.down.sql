@@ -1,0 +1,2 @@
+drop table sj_follower;
+drop table sj_event;
