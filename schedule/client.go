@@ -127,7 +127,9 @@ func (s Schedules) Resume(ctx context.Context, name string) error {
 }
 
 // RunNow makes one job at once, also during a pause, and whatever Overlap says. It returns its id.
-// The next tick stays. A call repeated after an unknown outcome makes another job.
+// The next tick stays. ScheduledFor of the job is the moment of the call, and never that of a tick:
+// a whole second moves on by a microsecond. A call repeated after an unknown outcome makes another
+// job.
 func (s Schedules) RunNow(ctx context.Context, name string) (sojourn.ID, error) {
 	d, err := s.store.ChangeSchedule(ctx, name, ActionRun)
 	return d.LastJob, err

@@ -2,6 +2,7 @@ package schedules
 
 import (
 	"context"
+	"time"
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/access"
@@ -211,8 +212,12 @@ func (s *Scheduler) change(t *txn.Tx, r changeRequest) (answer, error) {
 
 // runNow makes a job with the present moment as its tick. The next tick stays.
 func (s *Scheduler) runNow(t *txn.Tx, d *row, c *access.Caller) (refusal, err error) {
+	moment, err := freeMoment(t, d.name)
+	if err != nil {
+		return nil, err
+	}
 	job := *d.def.Job
-	job.Schedule, job.ScheduledFor = d.name, jobrow.Time(t.Now)
+	job.Schedule, job.ScheduledFor = d.name, jobrow.Time(moment)
 	stored, err := s.enqueuer.StoreTicks(t, []sojourn.Job{job}, c)
 	if err != nil || stored[0].Err != nil {
 		return stored0(stored), err
@@ -220,20 +225,29 @@ func (s *Scheduler) runNow(t *txn.Tx, d *row, c *access.Caller) (refusal, err er
 	if stored[0].Duplicate {
 		return sojourn.Conflict("job %d has the key %.64q of the schedule's jobs; cancel it, or wait for its end", stored[0].ID, job.Key), nil
 	}
-	tick := t.Now
-	for { // another tick may have this very microsecond
-		n, err := t.Write(qAddNow, d.name, tick, int64(stored[0].ID))
-		if err != nil {
-			return nil, err
-		}
-		if n == 1 {
-			break
-		}
-		tick++
+	if _, err := t.Write(qAddTick, d.name, moment, int64(stored[0].ID)); err != nil {
+		return nil, err
 	}
 	d.lastJob, d.runs = int64(stored[0].ID), d.runs+1
 	return nil, nil
 }
+
+// freeMoment is the first microsecond from now on that is no tick and has no job. Its row is
+// locked, so no other transaction takes it.
+//
+// Ticks are whole seconds, so a moment within a second never takes the place of one, also not of a
+// tick that has come and is not handled yet.
+func freeMoment(t *txn.Tx, name string) (int64, error) {
+	moment := t.Now
+	taken := map[int64]bool{}
+	err := t.Read(qTicksFrom, func(r sqldb.Row) error { taken[r.Int(0)] = true; return nil }, name, moment, moment+second)
+	for moment%second == 0 || taken[moment] {
+		moment++
+	}
+	return moment, err
+}
+
+const second = int64(time.Second / time.Microsecond)
 
 func stored0(es []sojourn.Enqueued) error {
 	if len(es) == 0 {

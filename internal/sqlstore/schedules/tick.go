@@ -20,9 +20,8 @@ import (
 const (
 	qDue     = `select name from sj_schedule where due_us <= $1 and due_us < 9223372036854775807 order by due_us, name limit $2`
 	qAddTick = `insert into sj_tick (schedule, tick_us, job) values ($1, $2, $3)`
-	qAddNow  = qAddTick + ` on conflict (schedule, tick_us) do nothing`
 	// qTicksFrom finds ticks that have a job already: of an earlier schedule with this name, before
-	// the clock was set back.
+	// the clock was set back, or of runs at this moment.
 	qTicksFrom = `select tick_us from sj_tick where schedule = $1 and tick_us >= $2 and tick_us <= $3`
 	// qEndHold and qEndHolds make the schedules of a queue, or of all queues, look at their ticks.
 	qEndHold  = `update sj_schedule set due_us = next_us where queue = $1 and paused = 0 and next_us > 0 and due_us > next_us`

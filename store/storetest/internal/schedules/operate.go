@@ -22,6 +22,7 @@ var operateTrials = []kit.Trial{
 	{Name: "a schedule goes on whatever its job comes to", Law: "With each overlap the next tick makes a job after one that was cancelled, has failed or was purged.", Covers: "spec:N4 spec:N5", Run: goesOn},
 	{Name: "catch_up at the end of a pause", Law: "A pause makes no burst: at its end as many of the latest ticks run as catch_up says.", Covers: "spec:N6 inv:E4", Run: pauseCatchUp},
 	{Name: "run now", Law: "It makes one job at once, also during a pause, and keeps the next tick.", Covers: "spec:N6", Run: runNow},
+	{Name: "run now at the time of a tick", Law: "It does not take the place of the tick, which makes a job of its own, before or after it.", Covers: "spec:N6 inv:E1", Run: runNowAtTick},
 	{Name: "schedules are listed", Law: "By prefix and name, in pages, in the order of their names; a test stores nothing.", Covers: "spec:N6", Run: listed},
 	{Name: "the next ticks of a queue", Law: "Peek shows the next tick of each schedule as a virtual job, and writes nothing.", Covers: "spec:O2", Run: peeked},
 	{Name: "schedules are checked", Law: "A definition that is malformed or never due is refused.", Covers: "spec:N2 spec:N4", Run: checked},
@@ -205,12 +206,13 @@ func runNow(s *kit.Scene) {
 	set(s, d)
 	s.Must(c.Pause(s.Ctx, "nightly"), "Pause")
 	s.Advance(time.Minute)
-	for range 2 {
+	s.Advance(250 * time.Millisecond)
+	for i := range 2 {
 		id, err := c.RunNow(s.Ctx, "nightly")
 		s.Must(err, "RunNow")
 		j := s.State(id, sojourn.Ready)
 		kit.Same(s, "schedule", j.Schedule, "nightly")
-		s.At("scheduled_for", j.ScheduledFor, s.Now())
+		s.At("scheduled_for", j.ScheduledFor, s.Now().Add(time.Duration(i)*time.Microsecond))
 	}
 	s.Must(c.Resume(s.Ctx, "nightly"), "Resume")
 	finishAll(s)
@@ -218,6 +220,38 @@ func runNow(s *kit.Scene) {
 	ticked(s, "09:01", "09:01", "09:10")
 	_, err := c.RunNow(s.Ctx, "other")
 	s.Is(err, sojourn.ErrNotFound, "RunNow of a schedule that is not there")
+}
+
+func runNowAtTick(s *kit.Scene) {
+	c := calls(s)
+	d := nightly("*/10 * * * *")
+	set(s, d)
+	runNow := func() {
+		s.Helper()
+		_, err := c.RunNow(s.Ctx, "nightly")
+		s.Must(err, "RunNow")
+	}
+	s.Advance(10 * time.Minute) // the tick has come, and is not handled yet
+	runNow()
+	runNow()
+	s.Sweep()
+	ticked(s, "09:10", "09:10", "09:10")
+	counts(s, 3, 0)
+	once(s, made(s, "nightly"))
+	s.Advance(10 * time.Minute)
+	s.Sweep()
+	runNow()
+	ticked(s, "09:10", "09:10", "09:10", "09:20", "09:20")
+	counts(s, 5, 0)
+	once(s, made(s, "nightly"))
+	s.Advance(20 * time.Minute) // two ticks wait; the job of the run has the time of the later one
+	d.CatchUp = 2
+	set(s, d)
+	together(s, 1, sweep(s), sweep(s), func() error { _, err := c.RunNow(s.Ctx, "nightly"); return err },
+		func() error { _, err := c.RunNow(s.Ctx, "nightly"); return err })
+	s.Sweep()
+	counts(s, 9, 0)
+	once(s, made(s, "nightly"))
 }
 
 func listed(s *kit.Scene) {

@@ -204,6 +204,8 @@ func (p *planned) check(s *schedule.Schedule, made []sojourn.Job, live int, now 
 		return "it is paused, and has handled ticks"
 	case runs != int64(len(made)) || runs+skipped != handled:
 		return fmt.Sprintf("it has made %d jobs and counts %d more runs and %d more skipped ticks; %d ticks have come", len(made), runs, skipped, handled)
+	case s.Overlap == schedule.OverlapAllow && s.CatchUp >= 0 && len(made) < int(min(handled, int64(most))):
+		return fmt.Sprintf("%d ticks have come, and it has made %d jobs instead of %d", handled, len(made), min(handled, int64(most)))
 	case len(made) > most:
 		return fmt.Sprintf("it has made %d jobs at once, at most %d may be (inv:E4)", len(made), most)
 	case len(made) > 0 && live > 0 && s.Overlap != schedule.OverlapAllow:
