@@ -1,4 +1,4 @@
-# Targets: test test-all mutants check tracing ui cross sim races conform crash crash-http faults outage overload silent soak fuzz calendar ticks bench othersqlite postgres-versions freeze-migrations release release-test release-clean release-twice release-chart docs
+# Targets: test test-all mutants check tracing ui cross sim races scale conform crash crash-http faults outage overload silent soak fuzz calendar ticks bench othersqlite postgres-versions freeze-migrations release release-test release-clean release-twice release-chart docs
 
 SHELL := /bin/bash
 FUZZTIME ?= 30s
@@ -23,7 +23,7 @@ PLATFORMS := darwin/arm64 windows/amd64
 # SQLite is C translated to Go. The race detector makes it 33 times slower and finds nothing of ours in it, so it goes without.
 RACEFLAGS := -race -gcflags='modernc.org/...=-race=false'
 
-.PHONY: test test-all mutants check tracing ui vet demo-brokers test-brokers benchmodules outside staticcheck format generated cross sim races conform crash crash-http faults outage overload silent soak fuzz calendar ticks bench othersqlite postgres-versions freeze-migrations release release-test release-clean release-twice release-chart docs
+.PHONY: test test-all mutants check tracing ui vet demo-brokers test-brokers benchmodules outside staticcheck format generated cross sim races scale conform crash crash-http faults outage overload silent soak fuzz calendar ticks bench othersqlite postgres-versions freeze-migrations release release-test release-clean release-twice release-chart docs
 
 # The packages that make test runs a second time, with the race detector: the client, the limiter of connections, the engine without a database,
 # and the worker over a store in memory. Their concurrency is their own. The walks over the rules have one goroutine.
@@ -125,6 +125,10 @@ sim:
 # Calls about dependencies that meet on eight nodes of PostgreSQL. A failure prints its seed and its calls. make test-all runs 150 rounds.
 races:
 	CI=true SOJOURN_RACES=$(RACES) go test -vet=off -count=1 -timeout 3h -v -run '^TestRaceDependencies$$' ./store/postgres
+
+# What a member of a chain of 10,000 jobs, a fan of 100,000 and workflows like these costs, compared with one of 100. It fails above 1.5 times.
+scale:
+	CI=true SOJOURN_DEPS=100000 go test -vet=off -count=1 -timeout 1h -v -run '^TestScaleDependencies$$' ./store/sqlite ./store/postgres
 
 # The conformance suite with other orders and bytes. A failure names its seed: make conform FIRST=seed ROUNDS=1 repeats it.
 conform:

@@ -16,8 +16,10 @@ const (
 	qLockCycles = `insert into sj_meta (name, value) values ('edges', '') on conflict (name) do update set value = excluded.value`
 	qAbove      = `select child, parent from sj_edge where child in (ints($1)) and open = 1 order by child, parent`
 	qOf         = `select parent, child, open from sj_edge where child = $1 order by parent`
-	qOwn        = `select distinct child from sj_child where parent = $1`
-	qRemove     = `delete from sj_edge /*using each*/ where child = each($1 bigint) and parent = each($2 bigint) /*hit child*/`
+	// qOfNamed is qOf for some parents: a job may have many more dependencies than a call names.
+	qOfNamed = `select parent, child, open from sj_edge where child = $1 and parent in (ints($2)) order by parent`
+	qOwn     = `select distinct child from sj_child where parent = $1`
+	qRemove  = `delete from sj_edge /*using each*/ where child = each($1 bigint) and parent = each($2 bigint) /*hit child*/`
 	// qClose ends the wait for an awaited child. If a dependency has taken the place of its edge,
 	// the edge becomes that of a child again.
 	qClose     = `update sj_edge set open = 0, on_failure = 4, on_stage = 0 /*from each*/ where child = each($1 bigint) and parent = each($2 bigint) /*hit child*/`
@@ -136,11 +138,11 @@ type Change struct {
 // an error with a code refuses the change.
 func Plan(t *txn.Tx, l *jobrow.Row, add []sojourn.Dependency, remove *[]sojourn.ID, c *access.Caller) (*Change, error) {
 	ch := &Change{}
-	open := map[sojourn.ID]bool{}
-	if err := t.Read(qOf, func(r sqldb.Row) error { open[sojourn.ID(r.Int(0))] = r.Int(2) != 0; return nil }, int64(l.ID)); err != nil {
+	wants := Wants(add, Itself)
+	open, err := openOf(t, l.ID, wants, remove)
+	if err != nil {
 		return nil, err
 	}
-	wants := Wants(add, Itself)
 	if len(wants) > 0 {
 		ids := make([]sojourn.ID, len(wants))
 		for i, w := range wants {
@@ -174,6 +176,27 @@ func Plan(t *txn.Tx, l *jobrow.Row, add []sojourn.Dependency, remove *[]sojourn.
 		return ch, nil
 	}
 	return ch, ch.remove(t, l.ID, *remove, open)
+}
+
+// openOf reads which of the dependencies that a change names a job has, and whether they are open.
+// A change that removes all names all.
+func openOf(t *txn.Tx, job sojourn.ID, wants []Want, remove *[]sojourn.ID) (map[sojourn.ID]bool, error) {
+	open := map[sojourn.ID]bool{}
+	note := func(r sqldb.Row) error { open[sojourn.ID(r.Int(0))] = r.Int(2) != 0; return nil }
+	if remove != nil && len(*remove) == 0 {
+		return open, t.Read(qOf, note, int64(job))
+	}
+	var named sqldb.Ints
+	for _, w := range wants {
+		named = append(named, int64(w.Parent))
+	}
+	if remove != nil {
+		for _, id := range *remove {
+			named = append(named, int64(id))
+		}
+	}
+	slices.Sort(named)
+	return open, t.Read(qOfNamed, note, int64(job), slices.Compact(named))
 }
 
 // remove decides which of a job's edges go away; none are named for all of them.
