@@ -98,6 +98,11 @@ func (m Operator) endByHand(j *Job, e sojourn.Edit, event rules.EventType, to so
 }
 
 func (m Operator) redrive(j *Job, e sojourn.Edit) (sojourn.State, bool, string) {
+	return m.redriveAfter(j, e, func() int32 { return 0 })
+}
+
+// redriveAfter is redrive of a job that waits for as many dependencies as block opens.
+func (m Operator) redriveAfter(j *Job, e sojourn.Edit, block func() int32) (sojourn.State, bool, string) {
 	tr, err := rules.Decide(rules.Row{ID: j.ID, State: j.State, Weight: j.Weight, Stage: j.Stage, Policy: j.Policy}, rules.Event{Type: rules.EventRedrive, Reason: e.Reason})
 	if err != nil {
 		return j.State, false, sojourn.CodeConflict
@@ -114,6 +119,10 @@ func (m Operator) redrive(j *Job, e sojourn.Edit) (sojourn.State, bool, string) 
 		delete(before, j.ID)
 	}
 	was := *j
+	m.memberBack(j.ID, was.State)
+	if tr.To.WaitsFor = block(); tr.To.WaitsFor > 0 {
+		tr.To.State = sojourn.Blocked
+	}
 	j.Row, j.Generation, j.runAt = tr.To, j.Generation+1, m.Now
 	j.deadline, j.named = m.deadlineOf(j.Policy), len(m.Edges.children(j.ID)) > 0
 	j.timeoutAt, j.waitUntil, j.decideBy, j.rested, j.LeaseUntil, j.finished = 0, 0, 0, 0, 0, 0

@@ -6,6 +6,7 @@
 //	claims.go sweeps.go edits.go   of claims, sweeps and edits
 //	responses.go        the inbox
 //	graph.go link.go    dependencies; those of the jobs of one call
+//	whole.go            workflows
 //	show.go             a job as text, as the store and as the model have it
 package model
 
@@ -34,6 +35,9 @@ type Model struct {
 	Blocks   []Block
 	children map[childName]sojourn.ID // awaited ones; an entry outlives its child
 	NextID   sojourn.ID
+
+	Whole    map[string]*Whole // workflows by name
+	memberOf map[sojourn.ID]*Whole
 
 	Edges   *graph
 	Touched map[sojourn.ID]bool // by the call under way
@@ -117,7 +121,8 @@ type Entry struct {
 func New(now time.Time, inboxTTL time.Duration) *Model {
 	m := &Model{Now: now.UnixMicro(), Jobs: map[sojourn.ID]*Job{}, keys: map[Name]*holder{}, past: map[Name]map[sojourn.ID]bool{},
 		Inbox:  inbox{stored: map[int64]*Message{}, used: map[string]known{}, next: 1, ttl: inboxTTL.Microseconds()},
-		Queues: map[string]sojourn.QueueSettings{}, workers: map[string]*asked{}, children: map[childName]sojourn.ID{}, NextID: 1, Touched: map[sojourn.ID]bool{}}
+		Queues: map[string]sojourn.QueueSettings{}, workers: map[string]*asked{}, children: map[childName]sojourn.ID{}, NextID: 1, Touched: map[sojourn.ID]bool{},
+		Whole: map[string]*Whole{}, memberOf: map[sojourn.ID]*Whole{}}
 	m.Edges = newGraph(m)
 	return m
 }
@@ -330,6 +335,7 @@ func (m *Model) answered(j *Job) bool {
 func (m *Model) end(was, j *Job, tr rules.Transition, c change) {
 	j.finished, j.reason, j.text, j.result = m.Now, tr.Reason, tr.Error, c.result
 	m.Edges.end(j.ID)
+	m.memberEnded(j)
 	if h := m.keys[Name{j.Kind, j.Key}]; j.Key != "" && h != nil && h.job == j.ID {
 		h.live = false
 		h.until = 0
@@ -415,6 +421,9 @@ func (m *Model) taken(j sojourn.ID, n Name) bool {
 func (m *Model) remove(j *Job) {
 	m.Touched[j.ID] = true
 	delete(m.Jobs, j.ID)
+	if w := m.memberOf[j.ID]; w != nil {
+		w.Gone[j.ID] = j.State
+	}
 	m.Edges.remove(j.ID)
 	maps.DeleteFunc(m.children, func(n childName, _ sojourn.ID) bool { return n.parent == j.ID })
 	for _, before := range m.past {

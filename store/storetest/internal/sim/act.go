@@ -31,7 +31,11 @@ func (r *run) advance(d time.Duration) {
 }
 
 // tick follows each reading of the store's clock: a clock that was set back stands still.
-func (r *run) tick() { r.m.Now = max(r.m.Now, r.wall.UnixMicro()) }
+// What the store does on its own after a call sees the clock of that call.
+func (r *run) tick() {
+	r.seen.Store(r.wall.UnixNano())
+	r.m.Now = max(r.m.Now, r.wall.UnixMicro())
+}
 
 // fault chooses the fault of the next call.
 func (r *run) fault(kinds ...faulty.Fault) faulty.Fault {
@@ -64,11 +68,11 @@ func attempt[A any](r *run, what string, f faulty.Fault, predict func() A, call 
 	if f != faulty.Down {
 		r.tick()
 		want = predict()
-		r.m.Edges.Flush()
+		flush(r)
 	}
 	if f == faulty.Twice {
 		want = predict()
-		r.m.Edges.Flush()
+		flush(r)
 	}
 	got, err := call()
 	switch f {
@@ -97,6 +101,12 @@ func attempt[A any](r *run, what string, f faulty.Fault, predict func() A, call 
 	}
 	r.look()
 	return got, ok
+}
+
+// flush predicts what follows a call.
+func flush(r *run) {
+	r.m.Edges.Flush()
+	model.WholesOf(r.m).Settle()
 }
 
 // told is an answer as the log shows it.

@@ -134,9 +134,10 @@ func edgesAre(r *run, j *model.Job) {
 	compare("the children of", sojourn.Filter{AwaitedBy: j.ID}, r.m.Children(j))
 }
 
-// patience is how often a run looks, a millisecond apart, until a store has decided the dependents
-// of ended jobs after a call.
-const patience = 20_000
+// How often a run looks, a millisecond apart, until a store has decided the dependents of ended
+// jobs, or added the ends of members up, after a call. A run that only looks for a shorter way to a
+// failure is less patient.
+const patience, patienceToShrink = 10_000, 500
 
 // after lists dependencies.
 func after(ds []sojourn.Dependency) (text string) {

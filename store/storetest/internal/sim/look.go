@@ -10,8 +10,13 @@ import (
 	"github.com/sojourn-queue/sojourn/store/storetest/internal/model"
 )
 
-// look compares the jobs that the last call has touched.
+// look compares the jobs that the last call has touched, and the workflows.
 func (r *run) look() {
+	lookAtJobs(r)
+	wholes{r}.areAsTheyMustBe()
+}
+
+func lookAtJobs(r *run) {
 	if len(r.m.Touched) == 0 {
 		return
 	}
@@ -43,7 +48,7 @@ func find(r *run, f sojourn.Filter) (found []sojourn.Job, err error) {
 			w := r.m.Jobs[found[i].ID]
 			same = same && w != nil && model.Shown(&found[i]) == r.m.Shows(w)
 		}
-		if tries++; err != nil || same || !r.m.Edges.Deep || tries > patience {
+		if tries++; err != nil || same || !r.m.Edges.Deep || tries > r.patience {
 			return found, err
 		}
 	}
@@ -88,7 +93,7 @@ func (r *run) audit() {
 		}
 		after = page[len(page)-1].ID.String()
 	}
-	found = slices.DeleteFunc(found, func(j sojourn.Job) bool { return j.Queue == tickQueue })
+	found = slices.DeleteFunc(found, func(j sojourn.Job) bool { return j.Queue == tickQueue || j.Queue == callbackQueue })
 	scheduler{r}.ticksAre(false)
 	ids := slices.Collect(maps.Keys(r.m.Jobs))
 	for _, j := range found {
@@ -99,6 +104,7 @@ func (r *run) audit() {
 	r.alone(found)
 	r.queuesAre(found)
 	r.inboxIs()
+	wholes{r}.membersAre()
 	for i, j := range r.m.Ordered() {
 		if i%3 == r.n(3) || r.calm {
 			r.historyIs(j)
@@ -149,7 +155,7 @@ func (r *run) queuesAre(found []sojourn.Job) {
 		}
 	}
 	for _, q := range list {
-		if q.Name == tickQueue {
+		if q.Name == tickQueue || q.Name == callbackQueue {
 			continue
 		}
 		if !maps.Equal(q.Counts, counts[q.Name]) || q.InFlight != flight[q.Name] {

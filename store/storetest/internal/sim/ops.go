@@ -25,7 +25,7 @@ var acts = []struct {
 }{
 	{16, actor.enqueueSome}, {22, actor.claimSome}, {26, actor.reportSome}, {13, actor.respondSome}, {12, actor.letTimePass},
 	{4, actor.extendSome}, {4, actor.saveSome}, {5, actor.editSome}, {3, actor.editInboxSome}, {4, func(r actor) { r.sweep(1000) }}, {7, actor.repeatSome},
-	{5, actor.changeEdges}, {5, actor.scheduleSome}, {1, actor.peekSome}, {1, actor.changeQueue}, {1, actor.workerDies}, {1, actor.storeGoes},
+	{5, actor.changeEdges}, {5, actor.scheduleSome}, {5, actor.wholeSome}, {1, actor.peekSome}, {1, actor.changeQueue}, {1, actor.workerDies}, {1, actor.storeGoes},
 }
 
 // step does one random operation.

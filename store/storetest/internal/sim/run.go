@@ -5,7 +5,7 @@
 //	../model            the model, which predicts the visible state of a store
 //	../faulty           a store around the store, which loses answers, repeats calls and goes away
 //	dice.go             chance, a sequence of its own for each operation
-//	act.go ops.go depops.go schedops.go   random operations of producers, workers, the outside and operators
+//	act.go ops.go depops.go schedops.go wholeops.go   random operations of producers, workers, the outside and operators
 //	look.go ledger.go   the store compared with the model; laws that need no model
 //	run.go shrink.go    a seed from its start to the end of all jobs; the shortest way to a failure
 package sim
@@ -13,6 +13,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
@@ -47,12 +48,14 @@ type run struct {
 	ctx    context.Context
 	store  *faulty.Store
 	m      *model.Model
-	wall   time.Time // the clock as the store sees it: steps back and forth are possible
+	wall   time.Time    // the clock: steps back and forth are possible
+	seen   atomic.Int64 // the clock as the store sees it, in nanoseconds: that of the last call
 	result Result
 	seed   uint64
 	op     int
 	calm   bool // no faults any more
 
+	patience int // looks for what follows a call
 	ledger   ledger
 	block    []sojourn.ID // ids that were drawn and not used
 	old      []sojourn.ID // in blocks that are too old
@@ -94,15 +97,18 @@ const workers = 4
 
 // Run lives through the operations of a seed: first with faults, then without, until every job is
 // final.
-func Run(open Open, seed uint64, ops []int) (result Result) {
+func Run(open Open, seed uint64, ops []int) Result { return runFor(open, seed, ops, patience) }
+
+func runFor(open Open, seed uint64, ops []int, looks int) (result Result) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	r := &run{ctx: ctx, seed: seed, wall: time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC), claims: map[string]driver.ClaimRequest{},
+	r := &run{ctx: ctx, seed: seed, patience: looks, wall: time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC), claims: map[string]driver.ClaimRequest{},
 		counts: map[string]int64{}, ledger: newLedger(), ticking: ticking{map[string]*planned{}, map[sojourn.ID]bool{}}}
 	began := r.wall
 	r.result.Faults = map[string]int{}
 	r.m = model.New(r.wall, InboxTTL)
-	s := open(func() time.Time { return r.wall })
+	r.seen.Store(r.wall.UnixNano())
+	s := open(func() time.Time { return time.Unix(0, r.seen.Load()).UTC() })
 	defer s.Close()
 	r.store = &faulty.Store{Store: s}
 	if _, err := s.Status(ctx); err != nil { // the store looks at its clock, and never goes back behind it
@@ -172,6 +178,7 @@ func (r *run) live() {
 		r.setQueue(q, sojourn.QueueSettings{})
 	}
 	scheduler{r}.endSchedules()
+	wholes{r}.closeAll()
 	for range rounds {
 		r.sweep(1000)
 		unblock(r)
@@ -189,6 +196,7 @@ func (r *run) live() {
 		}
 		if len(r.m.That(func(j *model.Job) bool { return j.State.Live() })) == 0 {
 			r.audit()
+			wholes{r}.allOver()
 			return
 		}
 		r.advance(10 * time.Minute)

@@ -19,7 +19,7 @@ func Shrink(open Open, seed uint64, ops []int, tries int) ([]int, Result) {
 		for from := 0; from < len(ops) && tries > 0; {
 			without := append(append([]int{}, ops[:from]...), ops[min(from+size, len(ops)):]...)
 			tries--
-			if got := Run(open, seed, without); got.Err != nil {
+			if got := runFor(open, seed, without, patienceToShrink); got.Err != nil {
 				ops, best, shorter = without, got, true
 			} else {
 				from += size
