@@ -41,6 +41,8 @@ func TestBadDependencies(t *testing.T) {
 	}
 	cycle := fmt.Sprintf(`{"jobs":[{"id":%d,"kind":"k","depends_on":[{"jobs":[%d]}]},{"id":%d,"kind":"k","depends_on":[{"jobs":[%d]}]}]}`, own, own+1, own+1, own)
 	s.contains("39 cycle", s.send(http.MethodPost, "/v1/jobs/batch", cycle), 422, fmt.Sprint(own), fmt.Sprint(own+1))
+	s.want("39 cycle of a workflow", s.send(http.MethodPut, "/v1/workflows/w",
+		`{"members":[{"name":"a","job":{"kind":"k"},"after":["b"]},{"name":"b","job":{"kind":"k"},"after":["a"]}]}`), 422, "cycle")
 	if n := s.stored(); n != before {
 		t.Errorf("%d jobs were stored", n-before)
 	}
