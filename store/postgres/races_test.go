@@ -3,6 +3,8 @@ package postgres
 import (
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/store/storetest"
 )
@@ -13,7 +15,11 @@ func TestRaceDependencies(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a tenth of a second for each round")
 	}
-	testURL(t)
+	pool, err := pgxpool.New(t.Context(), testURL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
 	storetest.RaceDependencies(t, func(t *testing.T, o storetest.Options) (nodes []driver.Store) {
 		schema := newSchema(t)
 		for range 8 {
@@ -22,7 +28,7 @@ func TestRaceDependencies(t *testing.T) {
 			nodes = append(nodes, driver.Of(c))
 		}
 		return nodes
-	}, 150)
+	}, func() (storetest.Tx, error) { return begin(pool, "") }, 150)
 }
 
 // TestScaleDependencies measures the cost of members. SOJOURN_DEPS=100000 runs it.

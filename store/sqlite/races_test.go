@@ -21,7 +21,7 @@ func TestRaceDependencies(t *testing.T) {
 			nodes = append(nodes, s)
 		}
 		return nodes
-	}, rounds)
+	}, nil, rounds)
 }
 
 // TestScaleDependencies measures the cost of members. SOJOURN_DEPS=100000 runs it.

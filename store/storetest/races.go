@@ -13,12 +13,13 @@ import (
 	"github.com/sojourn-queue/sojourn/store/storetest/internal/races"
 )
 
-// RaceDependencies lets calls about dependencies meet: ends of parents, new and replaced jobs,
-// changed edges, cancels, redrives and purges, each on another of the stores that open returns,
-// which share one database. After each round every job must end, released once. SOJOURN_RACES
-// sets the number of rounds, SOJOURN_RACES_FIRST the first seed, which is otherwise random and
-// printed. A failure prints the calls of its round.
-func RaceDependencies(t *testing.T, open func(t *testing.T, o Options) []driver.Store, rounds int) {
+// RaceDependencies lets calls about dependencies meet: ends of parents and of their stages, also in
+// transactions of the application, new and replaced jobs, changed edges, cancels, redrives and
+// purges, each on another of the stores that open returns, which share one database. begin begins a
+// transaction; nil if steps end in none. After each round every job must end, released once.
+// SOJOURN_RACES sets the number of rounds, SOJOURN_RACES_FIRST the first seed, which is otherwise
+// random and printed. A failure prints the calls of its round.
+func RaceDependencies(t *testing.T, open func(t *testing.T, o Options) []driver.Store, begin func() (Tx, error), rounds int) {
 	rounds = number(t, "SOJOURN_RACES", rounds)
 	first := rand.Uint64N(1 << 40)
 	if v := os.Getenv("SOJOURN_RACES_FIRST"); v != "" {
@@ -32,6 +33,12 @@ func RaceDependencies(t *testing.T, open func(t *testing.T, o Options) []driver.
 	clock.Store(time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC).UnixMicro())
 	c := &races.Cluster{Ctx: t.Context(), Advance: func(d time.Duration) { clock.Add(d.Microseconds()) }}
 	c.Nodes = open(t, Options{Now: func() time.Time { return time.UnixMicro(clock.Load()) }})
+	if begin != nil {
+		c.Begin = func() (races.Tx, error) {
+			x, err := begin()
+			return races.Tx{Handle: x.Handle, Commit: x.Commit, Rollback: x.Rollback}, err
+		}
+	}
 	for _, q := range []string{races.Queue, races.Later} {
 		s := sojourn.QueueSettings{Retention: sojourn.Retention{Age: time.Minute, FailedAge: time.Minute}}
 		if err := sojourn.NewClient(c.Nodes[0]).Queues().Set(t.Context(), q, s); err != nil {

@@ -67,7 +67,7 @@ func (r *round) afterwards() error {
 			return err
 		}
 		for _, p := range parents {
-			if p.State.Live() && p.Generation == 1 {
+			if p.State.Live() && p.Generation == 1 && (p.Stage == 0 || !r.staged[id]) {
 				return fmt.Errorf("job %d is %s, but job %d, on which it depends, has not ended yet", id, j.State, p.ID)
 			}
 		}

@@ -46,6 +46,10 @@ func (r *round) endParent() (string, func(driver.Store) error) {
 		o.Reason = "x"
 	case sojourn.OutcomeAdvance:
 		o.Queue = Later
+		if r.chance(30) && len(r.parents)+len(r.children) > 1 {
+			next := r.job(id, r.depends(id))
+			o.Depends = next.Depends
+		}
 	case sojourn.OutcomeCompleted:
 		if r.chance(40) {
 			next := r.id()
@@ -56,7 +60,16 @@ func (r *round) endParent() (string, func(driver.Store) error) {
 			}
 		}
 	}
-	return fmt.Sprintf("job %d: %s, next %s", id, o.Type, text(o.Next...)), func(s driver.Store) error { return r.finish(s, o) }
+	what := fmt.Sprintf("job %d: %s, next %s", id, o.Type, text(o.Next...))
+	if len(o.Depends) > 0 {
+		what += text(sojourn.Job{ID: id, Depends: o.Depends})
+	}
+	if o.Type == sojourn.OutcomeCompleted && r.Begin != nil && r.chance(40) {
+		commit := r.chance(80)
+		what += fmt.Sprintf(", in a transaction, commit %v", commit)
+		return what, func(s driver.Store) error { return finishTx(r, s, o, commit) }
+	}
+	return what, func(s driver.Store) error { return r.finish(s, o) }
 }
 
 func (r *round) newChild() (string, func(driver.Store) error) {

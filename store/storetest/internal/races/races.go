@@ -11,6 +11,7 @@ package races
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -28,7 +29,14 @@ type Cluster struct {
 	Ctx     context.Context
 	Nodes   []driver.Store
 	Advance func(d time.Duration)
+	Begin   func() (Tx, error) // begins a transaction of the application; nil: steps end in none
 	claims  atomic.Int64
+}
+
+// Tx is a transaction of the application.
+type Tx struct {
+	Handle           any // the argument of FinishTx
+	Commit, Rollback func() error
 }
 
 // Together is how many rounds run at once.
@@ -53,8 +61,9 @@ type round struct {
 	parents  []sojourn.ID
 	leases   map[sojourn.ID]sojourn.Lease
 	children []sojourn.ID
-	keyed    sojourn.ID   // a child with a key, which calls may replace
-	spare    []sojourn.ID // unused ids
+	keyed    sojourn.ID          // a child with a key, which calls may replace
+	staged   map[sojourn.ID]bool // jobs for which the end of a parent's stage may be enough
+	spare    []sojourn.ID        // unused ids
 	first    driver.Store
 	log      []string
 
@@ -83,7 +92,7 @@ func (c *Cluster) Run(seeds []uint64) error {
 
 func (c *Cluster) round(seed uint64) *round {
 	dice := rand.New(rand.NewPCG(seed, 23))
-	return &round{Cluster: c, seed: seed, dice: dice, first: c.Nodes[dice.IntN(len(c.Nodes))], leases: map[sojourn.ID]sojourn.Lease{},
+	return &round{Cluster: c, seed: seed, dice: dice, first: c.Nodes[dice.IntN(len(c.Nodes))], leases: map[sojourn.ID]sojourn.Lease{}, staged: map[sojourn.ID]bool{},
 		stored: map[sojourn.ID]bool{}, next: map[sojourn.ID]bool{}, lost: map[sojourn.ID]bool{}}
 }
 
@@ -235,7 +244,10 @@ func (r *round) job(id sojourn.ID, options ...sojourn.Option) sojourn.Job {
 func (r *round) depends(of sojourn.ID) sojourn.Option {
 	others := slices.DeleteFunc(slices.Concat(r.parents, r.parents, r.children), func(id sojourn.ID) bool { return id == of })
 	d := sojourn.Dependency{OnFailure: oneOf(r, sojourn.WaitOnFailure, sojourn.WaitOnFailure, sojourn.CancelOnFailure, sojourn.FailOnFailure, sojourn.IgnoreFailure),
-		MissingOK: r.chance(30)}
+		MissingOK: r.chance(30), OnStage: r.chance(25)}
+	if d.OnStage {
+		r.staged[of] = true
+	}
 	for range 1 + r.dice.IntN(3) {
 		if id := oneOf(r, others...); !slices.Contains(d.Jobs, id) {
 			d.Jobs = append(d.Jobs, id)
@@ -253,7 +265,7 @@ func text(jobs ...sojourn.Job) string {
 			s += " key " + j.Key
 		}
 		for _, d := range j.Depends {
-			s += fmt.Sprintf(" after %v (%s, missing %v)", d.Jobs, d.OnFailure, d.MissingOK)
+			s += fmt.Sprintf(" after %v (%s, missing %v, stage %v)", d.Jobs, d.OnFailure, d.MissingOK, d.OnStage)
 		}
 		out = append(out, s)
 	}
@@ -283,19 +295,54 @@ func (r *round) finish(s driver.Store, o sojourn.Outcome) error {
 	if err != nil {
 		return err
 	}
+	noteNext(r, o, fs[0].Status == driver.FinishApplied)
+	if fs[0].Status == driver.FinishRefused {
+		return fs[0].Err
+	}
+	return nil
+}
+
+// noteNext notes whether the next jobs of a step must be stored.
+func noteNext(r *round, o sojourn.Outcome, applied bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, j := range o.Next {
-		if fs[0].Status == driver.FinishApplied {
+		if applied {
 			r.next[j.ID] = true
 		} else {
 			r.lost[j.ID] = true
 		}
 	}
-	if fs[0].Status == driver.FinishRefused {
-		return fs[0].Err
+}
+
+// maxRepeats bounds the transactions of the application for one step that others overtake.
+const maxRepeats = 50
+
+// finishTx completes a step in a transaction of the application, which is committed or rolled back.
+func finishTx(r *round, s driver.Store, o sojourn.Outcome, commit bool) error {
+	for try := 1; ; try++ {
+		tx, err := r.Begin()
+		if err != nil {
+			return err
+		}
+		if err = s.(driver.TxStore).FinishTx(r.Ctx, tx.Handle, o); err == nil && commit {
+			err = tx.Commit()
+			noteNext(r, o, err == nil)
+			return err
+		}
+		if back := tx.Rollback(); back != nil {
+			return errors.Join(err, back)
+		}
+		e, ok := errors.AsType[*sojourn.Error](err)
+		if ok && e.Retryable && try < maxRepeats {
+			continue
+		}
+		noteNext(r, o, false)
+		if errors.Is(err, sojourn.ErrLeaseLost) { // another call was faster
+			return nil
+		}
+		return err
 	}
-	return nil
 }
 
 func (r *round) edit(s driver.Store, id sojourn.ID, e sojourn.Edit) error {
