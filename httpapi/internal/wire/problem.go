@@ -81,7 +81,7 @@ type Fault struct {
 }
 
 // docsURL is where the codes are explained.
-const docsURL = "https://github.com/sojourn-queue/sojourn/blob/main/docs/reference/http.md#"
+const docsURL = "https://github.com/sojourn-queue/sojourn/blob/main/docs/reference/errors.md#"
 
 func refusal(code, field, format string, a ...any) *sojourn.Error {
 	return &sojourn.Error{Code: code, Field: field, Index: -1, Message: fmt.Sprintf(format, a...)}

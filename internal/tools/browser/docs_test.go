@@ -23,7 +23,7 @@ func TestBrowserDocs(t *testing.T) {
 	empty := chromedp.Evaluate(`document.getElementById("search").value = ""`, nil)
 	b.run("the page", chromedp.Navigate(first), chromedp.WaitReady("main h1"))
 	for words, page := range map[string]string{"dead letter": "glossary", "visibility timeout": "glossary", "cron": "schedules", "payload": "glossary", "heartbeat": "", "backof": "retries",
-		"webhok": "webhooks", "idempotency": "", "circuit breaker": "flow-control", "outbox": "transactions", "saga": "", "rate limit": "flow-control", "timeout": "", "checkpoint": ""} {
+		"webhok": "webhooks", "idempotency": "", "circuit breaker": "flow-control", "outbox": "transactions", "saga": "", "rate limit": "flow-control", "timeout": "", "checkpoint": "", "unknown_outcome": "errors"} {
 		var links []string
 		b.run(words, empty, chromedp.SendKeys("#search", words),
 			chromedp.Evaluate(`[...document.querySelectorAll("#found a")].map((a) => a.href)`, &links))
