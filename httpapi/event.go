@@ -34,7 +34,7 @@ func (s triageCalls) ReadEvents(ctx context.Context, r event.Read) (out event.Pa
 	if err := sojourn.ValidName("follower", r.Follower); err != nil {
 		return out, err
 	}
-	err = s.call(ctx, request{method: http.MethodPost, path: followerPath(r.Follower, "/read"), in: wire.EventRead{Ack: r.Ack, Limit: r.Limit, Wait: min(r.Wait, sojourn.MaxWait)},
+	err = s.call(ctx, request{method: http.MethodPost, path: followerPath(r.Follower, "/read"), in: wire.EventRead{Ack: r.Ack, After: r.After, Limit: r.Limit, Wait: min(r.Wait, sojourn.MaxWait)},
 		out: &out, safety: safe})
 	return out, err
 }

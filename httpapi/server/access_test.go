@@ -94,6 +94,8 @@ func (s *site) try(o declared, header string) answer {
 		headers = append(headers, "Content-Type: "+ndjsonType)
 	case "listJobs":
 		path += "?queue=q&kind=k"
+	case "streamEvents":
+		path += "?wait=0s"
 	case "nearMisses", "listInbox":
 		path += "?kind=k&key=y"
 	}

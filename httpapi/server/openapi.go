@@ -14,6 +14,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
+	"github.com/sojourn-queue/sojourn/httpapi/server/internal/events"
 	"github.com/sojourn-queue/sojourn/internal/jsonform"
 )
 
@@ -85,6 +86,8 @@ func operationOf(registry huma.Registry, rt route, problem *huma.Schema) *huma.O
 	case reflect.TypeFor[done]():
 		o.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{ndjsonType: {Schema: registry.Schema(reflect.TypeFor[wire.NewJob](), true, "")}}}
 		answer.Content = map[string]*huma.MediaType{ndjsonType: {Schema: registry.Schema(reflect.TypeFor[Acknowledged](), true, "")}}
+	case reflect.TypeFor[eventStream]():
+		answer.Content = map[string]*huma.MediaType{events.StreamType: {Schema: &huma.Schema{Type: huma.TypeString}}}
 	case reflect.TypeFor[bytesAnswer]():
 		answer.Content = map[string]*huma.MediaType{"*/*": binary}
 	default:

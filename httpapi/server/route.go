@@ -14,6 +14,7 @@ import (
 	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
 	"github.com/sojourn-queue/sojourn/httpapi/server/internal/admission"
+	"github.com/sojourn-queue/sojourn/httpapi/server/internal/events"
 	"github.com/sojourn-queue/sojourn/internal/connlimit"
 )
 
@@ -215,7 +216,7 @@ func (c *call) write(out any) error {
 	head := c.w.Header()
 	var body []byte
 	switch v := out.(type) {
-	case done:
+	case done, eventStream:
 		return nil
 	case bytesAnswer:
 		head.Set("Content-Type", v.contentType)
@@ -252,8 +253,11 @@ func acceptable(r *http.Request, rt route) error {
 		return nil
 	}
 	gives := jsonType
-	if rt.out == reflect.TypeFor[done]() {
+	switch rt.out {
+	case reflect.TypeFor[done]():
 		gives = ndjsonType
+	case reflect.TypeFor[eventStream]():
+		gives = events.StreamType
 	}
 	for want := range strings.SplitSeq(wants, ",") {
 		t, _, _ := mime.ParseMediaType(want)

@@ -82,6 +82,7 @@ var routes = slices.Concat(
 		op(http.MethodGet, "/v1/followers", "listFollowers", "List the followers of events that the token has made", access.VerbRead, admission.Reading, onStore(events.List)).but(filtered),
 		op(http.MethodPut, "/v1/followers/{follower}", "follow", "Make a follower: from now on transitions of jobs are stored for it", access.VerbRead, admission.Enqueueing, onStore(events.Follow)),
 		op(http.MethodPost, "/v1/followers/{follower}/read", "readEvents", "Acknowledge and read events; with wait, as soon as there are any", access.VerbRead, admission.Reading, readEvents).but(hidden),
+		op(http.MethodGet, "/v1/followers/{follower}/events", "streamEvents", "Events as a stream (SSE); Last-Event-ID acknowledges those up to it", access.VerbRead, admission.Reading, streamEvents).but(hidden),
 		op(http.MethodDelete, "/v1/followers/{follower}", "unfollow", "Delete a follower", access.VerbRead, admission.Enqueueing, onStore(events.Delete)).but(hidden),
 	),
 	tagged("tags",

@@ -133,7 +133,10 @@ type Read struct {
 	// Ack acknowledges all events up to this position, so that they are not read again. It is the
 	// Position of an event or the Next of a page that this follower has got. One before the
 	// follower's position changes nothing. Empty: nothing is acknowledged.
-	Ack   Position
+	Ack Position
+	// After reads behind this position, which this follower has got, and acknowledges nothing. One
+	// before the follower's position changes nothing. Empty: behind the follower's position.
+	After Position
 	Limit int           // 1 to sojourn.MaxFind; 0 = 100
 	Wait  time.Duration // how long to wait for an event; at most sojourn.MaxWait
 }

@@ -25,6 +25,7 @@ func (n NewFollower) Domain() event.Filter { return event.Filter(n) }
 // EventRead acknowledges and reads events.
 type EventRead struct {
 	Ack   event.Position `json:"ack,omitempty" doc:"acknowledges all events up to this position: that of an event, or the next of a page"`
+	After event.Position `json:"after,omitempty" doc:"reads behind this position, which the follower has got, and acknowledges nothing"`
 	Limit int            `json:"limit,omitempty" doc:"1 to 1,000; default 100"`
 	Wait  time.Duration  `json:"wait,omitempty" doc:"how long to wait for an event, at most 1m"`
 }

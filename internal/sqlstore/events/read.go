@@ -33,12 +33,18 @@ func (s *Follower) ReadEvents(ctx context.Context, r event.Read) (page event.Pag
 		}
 	}
 	a.on = r.Ack != ""
+	after := position{}
+	if r.After != "" {
+		if after.xid, after.id, err = r.After.Parse(); err != nil {
+			return page, err
+		}
+	}
 	if err := s.prepare(ctx, a); err != nil {
 		return page, err
 	}
 	// On PostgreSQL the end of any other transaction can make events readable, without a wake-up.
 	for waited := time.Duration(0); ; waited += readEvery {
-		if page, err = s.await(ctx, a, r.Limit, min(r.Wait-waited, readEvery)); err != nil || len(page.Events) > 0 || waited+readEvery >= min(r.Wait, sojourn.MaxWait) {
+		if page, err = s.await(ctx, a, after, r.Limit, min(r.Wait-waited, readEvery)); err != nil || len(page.Events) > 0 || waited+readEvery >= min(r.Wait, sojourn.MaxWait) {
 			return page, err
 		}
 	}
@@ -48,7 +54,7 @@ func (s *Follower) ReadEvents(ctx context.Context, r event.Read) (page event.Pag
 const readEvery = time.Second
 
 // await reads a page, and waits for the next event if it is empty.
-func (s *Follower) await(ctx context.Context, a ack, limit int, wait time.Duration) (page event.Page, err error) {
+func (s *Follower) await(ctx context.Context, a ack, after position, limit int, wait time.Duration) (page event.Page, err error) {
 	err = s.hub.Block(ctx, &wake.Waiter{IDs: []sojourn.ID{}, Events: true}, wait, func() (done bool, err error) {
 		err = s.core.View(ctx, func(t *txn.Tx) error {
 			f, err := read(t, a.owner, a.name)
@@ -58,7 +64,7 @@ func (s *Follower) await(ctx context.Context, a ack, limit int, wait time.Durati
 			if err != nil {
 				return err
 			}
-			page, done, err = pageOf(t, f, limit, access.CallerOf(ctx))
+			page, done, err = pageOf(t, f, after, limit, access.CallerOf(ctx))
 			if d, ok := t.Conn.(sqldb.DurableReader); ok && len(page.Events) > 0 {
 				d.ReadDurably() // a reported event must not be undone
 			}
@@ -69,11 +75,26 @@ func (s *Follower) await(ctx context.Context, a ack, limit int, wait time.Durati
 	return page, err
 }
 
-// pageOf reads the events after the position of a follower. full: there may be more behind those
-// that do not match its filter.
-func pageOf(t *txn.Tx, f *follower, limit int, c *access.Caller) (page event.Page, full bool, err error) {
+// position is a place in the events.
+type position struct{ xid, id int64 }
+
+func (p position) before(q position) bool { return p.xid < q.xid || p.xid == q.xid && p.id < q.id }
+
+// pageOf reads the events after the position of a follower, or after a later one. full: there may
+// be more behind those that do not match its filter. Who has read beyond the follower's position
+// has got what a gap stands for.
+func pageOf(t *txn.Tx, f *follower, after position, limit int, c *access.Caller) (page event.Page, full bool, err error) {
 	xid, id := f.xid, f.id
-	if f.gap {
+	if beyond := (position{xid, id}).before(after); beyond {
+		n, err := t.ReadInt(qStored, after.xid, after.id)
+		if err != nil {
+			return page, false, err
+		}
+		if n == 0 {
+			return page, false, noEvent("after", after.xid, after.id)
+		}
+		xid, id = after.xid, after.id
+	} else if f.gap {
 		page.Events = append(page.Events, event.Event{Type: event.Gap, Position: event.PositionOf(xid, id)})
 	}
 	for n := 0; len(page.Events) < limit && n < scanned; {
@@ -176,11 +197,15 @@ func acknowledge(t *txn.Tx, a ack) (txn.Refusal, error) {
 			return txn.Refusal{}, err
 		}
 		if n == 0 {
-			return txn.Refusal{Err: sojourn.Invalid("ack", "there is no event at %s in this store; read without ack to go on after the last acknowledged event", event.PositionOf(a.xid, a.id))}, nil
+			return txn.Refusal{Err: noEvent("ack", a.xid, a.id)}, nil
 		}
 	}
 	_, err = t.Write(qAck, a.owner, a.name, a.xid, a.id, t.Now)
 	return txn.Refusal{}, err
+}
+
+func noEvent(field string, xid, id int64) error {
+	return sojourn.Invalid(field, "there is no event at %s in this store; leave it out to go on after the last acknowledged event", event.PositionOf(xid, id))
 }
 
 // restart lets a follower begin again at the present, after a gap. Events of the server that the

@@ -3,7 +3,7 @@
 -- Events are transitions of jobs. They are stored while there is a follower, until all followers have read them or 24 hours have passed. tags are those of the job at the
 -- time of the transition, as in sj_job. from_state is 0 for a job that was enqueued or redriven. xid is 0: transactions commit one after another, in the order of id.
 create table sj_event (
-	id integer primary key autoincrement,
+	id integer not null primary key autoincrement,
 	xid integer not null, job integer not null, at_us integer not null, from_state integer not null, state integer not null, generation integer not null,
 	attempt integer not null, queue text not null, kind text not null, key text not null, tags text not null
 ) strict;

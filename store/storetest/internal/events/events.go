@@ -15,15 +15,16 @@ import (
 // Trials are all cases of the package.
 func Trials() []kit.Trial {
 	return []kit.Trial{
-		{Name: "events of a life", Law: "A follower gets each transition of a job from its creation on, in order.", Run: life},
-		{Name: "events are acknowledged", Law: "Events come again until they are acknowledged; an acknowledgement never goes back.", Run: acknowledged},
-		{Name: "filters of followers", Law: "A follower gets the events of its queue, kind, key, tag and states.", Run: filters},
-		{Name: "two followers", Law: "Each follower has its own position; events stay until all have read them.", Run: two},
-		{Name: "gap", Law: "Events are kept for 24 hours; a follower that was too slow gets a gap, once it has acknowledged it never again.", Run: gap},
+		{Name: "events of a life", Law: "A follower gets each transition of a job from its creation on, in order.", Covers: "spec:J17 spec:X14", Run: life},
+		{Name: "events are acknowledged", Law: "Events come again until they are acknowledged; an acknowledgement never goes back.", Covers: "spec:X14", Run: acknowledged},
+		{Name: "events are read without acknowledgement", Law: "After reads behind a position that the follower has got, and acknowledges nothing.", Covers: "spec:X14", Run: after},
+		{Name: "filters of followers", Law: "A follower gets the events of its queue, kind, key, tag and states.", Covers: "spec:X14", Run: filters},
+		{Name: "two followers", Law: "Each follower has its own position; events stay until all have read them.", Covers: "spec:X14", Run: two},
+		{Name: "gap", Law: "Events are kept for 24 hours; a follower that was too slow gets a gap, once it has acknowledged it never again.", Covers: "spec:X14", Run: gap},
 		{Name: "followers of tenants", Law: "A follower belongs to its maker, and gets events of jobs that this one may read.", Covers: "spec:H7", Run: tenants},
-		{Name: "bad followers", Law: "Unknown names, bad filters and positions are refused, and nothing is stored.", Run: bad},
-		{Name: "unused followers", Law: "A follower that is not used for 7 days is deleted.", Run: unused},
-		{Name: "a read of events waits", Law: "A read waits for the next event.", Run: waits},
+		{Name: "bad followers", Law: "Unknown names, bad filters and positions are refused, and nothing is stored.", Covers: "spec:X14", Run: bad},
+		{Name: "unused followers", Law: "A follower that is not used for 7 days is deleted.", Covers: "spec:X14", Run: unused},
+		{Name: "a read of events waits", Law: "A read waits for the next event.", Covers: "spec:X14", Run: waits},
 	}
 }
 
@@ -125,6 +126,29 @@ func acknowledged(s *kit.Scene) {
 	s.Enqueue()
 	follow(s, "f", event.Filter{Queue: "other"})
 	kit.Same(s, "of a new follower", len(read(s, "f", "", 0).Events), 0)
+}
+
+func after(s *kit.Scene) {
+	follow(s, "f", event.Filter{})
+	s.Enqueue()
+	s.Enqueue()
+	s.Enqueue()
+	all := read(s, "f", "", 3)
+	behind := func(p event.Position) event.Page {
+		s.Helper()
+		page, err := of(s).Read(s.Ctx, event.Read{Follower: "f", After: p})
+		s.Must(err, "Read")
+		return page
+	}
+	kit.Same(s, "events behind the first", behind(all.Events[0].Position).Events[0].Position, all.Events[1].Position)
+	kit.Same(s, "events behind the last", len(behind(all.Next).Events), 0)
+	kit.Same(s, "events behind nothing", len(behind("").Events), 3)
+	read(s, "f", all.Events[1].Position, 1)
+	kit.Same(s, "events behind a position before the acknowledged one", behind(all.Events[0].Position).Events[0].Position, all.Events[2].Position)
+	for _, p := range []event.Position{"x", event.PositionOf(1<<40, 7)} {
+		_, err := of(s).Read(s.Ctx, event.Read{Follower: "f", After: p})
+		s.Refused(err, sojourn.CodeInvalid, "after "+string(p))
+	}
 }
 
 func filters(s *kit.Scene) {
