@@ -55,7 +55,7 @@ func (o opened) next() (id, sort, data string) {
 		case "data":
 			data = value
 		case "":
-			if id != "" {
+			if data != "" {
 				return id, sort, data
 			}
 		}
@@ -107,6 +107,39 @@ func TestEventStream(t *testing.T) {
 	s.want("a wrong type", s.send(http.MethodGet, "/v1/followers/f/events?wait=0s", "", read, "Accept: application/json"), 406, "not_acceptable")
 	s.want("no follower", s.send(http.MethodGet, "/v1/followers/g/events?wait=0s", "", read), 404, "not_found")
 	s.want("negative", s.send(http.MethodGet, "/v1/followers/f/events?wait=-1s", "", read), 422, "invalid")
+}
+
+// TestEventStreamAcknowledges: a stream names the last event that it has looked at, so a follower
+// whose events are rare acknowledges the others too.
+func TestEventStreamAcknowledges(t *testing.T) {
+	s := newSite(t, Options{})
+	read := s.token(time.Hour, access.Grant{Verbs: []access.Verb{access.VerbRead}})
+	s.want("follow", s.send(http.MethodPut, "/v1/followers/f", `{"queue":"rare"}`, read), 200, "")
+	for range 5 {
+		if _, err := s.client.Enqueue(t.Context(), sojourn.NewJob("k", nil, sojourn.Queue("busy"))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lag := func() int64 {
+		t.Helper()
+		status, err := event.StoreOf(s.client.Store()).Followers(context.Background())
+		if err != nil || len(status) != 1 {
+			t.Fatal(status, err)
+		}
+		return status[0].Lag
+	}
+	if n := lag(); n != 5 {
+		t.Errorf("the follower is %d events behind, want 5", n)
+	}
+	a := s.send(http.MethodGet, "/v1/followers/f/events?wait=0s", "", read)
+	last := a.body[strings.LastIndex(a.body, "id: ")+len("id: "):]
+	if strings.Contains(a.body, "data:") {
+		t.Errorf("events of another queue: %s", a.body)
+	}
+	s.want("the next stream", s.send(http.MethodGet, "/v1/followers/f/events?wait=0s", "", read, "Last-Event-ID: "+strings.TrimSpace(last)), 200, "")
+	if n := lag(); n != 0 {
+		t.Errorf("the follower is %d events behind after the next stream", n)
+	}
 }
 
 // TestEventStreamEnds: the stream of a revoked token ends, and that of a server that drains.

@@ -158,7 +158,9 @@ var ownTexts = map[string]string{
 		returning day, events`,
 	jobevent.TextAdd: texts.AddTransition,
 	// Below xmin no transaction can commit any more.
-	events.TextPage:  `select ` + events.Columns + ` from sj_event where (xid, id) > ($1, $2) and xid < ` + texts.OldestOpen + ` order by xid, id limit $3`,
+	events.TextPage: `select ` + events.Columns + ` from sj_event where (xid, id) > ($1, $2) and xid < ` + texts.OldestOpen + ` order by xid, id limit $3`,
+	events.TextExpired: `delete from sj_event where (xid, id) in (select xid, id from (select xid, id, at_us from sj_event order by xid, id limit $2) e where at_us < $1 and xid < ` +
+		texts.OldestOpen + `) returning xid, id`,
 	events.TextStart: `select ` + texts.OldestOpen + `, 0::bigint`,
 	events.TextAhead: `select 1 where $1::bigint >= cast(cast(pg_snapshot_xmax(pg_current_snapshot()) as text) as bigint) limit $2`,
 	query.TextOldest: `select u.queue, min(s.since) from unnest($1::text[], $2::text[]) u(queue, kind) cross join lateral (

@@ -62,6 +62,35 @@ func TestNothingWithoutFollower(t *testing.T) {
 	})
 }
 
+// TestFollowerOfALaterDatabase: the database is replaced by a copy on a server that has not come to
+// the follower's position. It gets a gap, and goes on from the present.
+func TestFollowerOfALaterDatabase(t *testing.T) {
+	schema := newSchema(t)
+	c := open(t, Schema(schema), AutoMigrate())
+	t.Cleanup(func() { driver.Of(c).Close() })
+	events := event.Of(c)
+	if _, err := events.Follow(t.Context(), "f", event.Filter{}); err != nil {
+		t.Fatal(err)
+	}
+	enqueue := func(kind string) {
+		t.Helper()
+		if _, err := c.Enqueue(t.Context(), sojourn.NewJob(kind, nil)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	enqueue("before")
+	pgtest.SQL(t, testURL(t), "update "+schema+".sj_follower set xid = 1000000000000")
+	page, err := events.Read(t.Context(), event.Read{Follower: "f", Wait: sojourn.MaxWait})
+	if err != nil || len(page.Events) == 0 || page.Events[0].Type != event.Gap {
+		t.Fatal(page, err)
+	}
+	enqueue("after")
+	page, err = events.Read(t.Context(), event.Read{Follower: "f", Ack: page.Next, Wait: sojourn.MaxWait})
+	if err != nil || len(page.Events) != 1 || page.Events[0].Kind != "after" {
+		t.Fatal(page, err)
+	}
+}
+
 // TestFollowerWaitsForWriters: a transaction that was open before a follower was made is no event
 // for it; one whose snapshot is older fails.
 func TestFollowerWaitsForWriters(t *testing.T) {

@@ -44,7 +44,8 @@ func (s *Follower) ReadEvents(ctx context.Context, r event.Read) (page event.Pag
 	}
 	// On PostgreSQL the end of any other transaction can make events readable, without a wake-up.
 	for waited := time.Duration(0); ; waited += readEvery {
-		if page, err = s.await(ctx, a, after, r.Limit, min(r.Wait-waited, readEvery)); err != nil || len(page.Events) > 0 || waited+readEvery >= min(r.Wait, sojourn.MaxWait) {
+		var done bool
+		if page, done, err = s.await(ctx, a, after, r.Limit, min(r.Wait-waited, readEvery)); err != nil || done || waited+readEvery >= min(r.Wait, sojourn.MaxWait) {
 			return page, err
 		}
 	}
@@ -53,10 +54,11 @@ func (s *Follower) ReadEvents(ctx context.Context, r event.Read) (page event.Pag
 // readEvery is the longest time between two reads of a call that waits.
 const readEvery = time.Second
 
-// await reads a page, and waits for the next event if it is empty.
-func (s *Follower) await(ctx context.Context, a ack, after position, limit int, wait time.Duration) (page event.Page, err error) {
-	err = s.hub.Block(ctx, &wake.Waiter{IDs: []sojourn.ID{}, Events: true}, wait, func() (done bool, err error) {
-		err = s.core.View(ctx, func(t *txn.Tx) error {
+// await reads a page, and waits for the next event if there is none. done: the page has events, or
+// so many were passed over that the caller must say where to go on.
+func (s *Follower) await(ctx context.Context, a ack, after position, limit int, wait time.Duration) (page event.Page, done bool, err error) {
+	err = s.hub.Block(ctx, &wake.Waiter{IDs: []sojourn.ID{}, Events: true}, wait, func() (bool, error) {
+		err := s.core.View(ctx, func(t *txn.Tx) error {
 			f, err := read(t, a.owner, a.name)
 			if err == nil && f == nil {
 				err = notFound(a.name)
@@ -72,7 +74,7 @@ func (s *Follower) await(ctx context.Context, a ack, after position, limit int, 
 		})
 		return done, err
 	})
-	return page, err
+	return page, done, err
 }
 
 // position is a place in the events.

@@ -9,13 +9,18 @@ import (
 )
 
 // Each delete checks followers and positions by its own snapshot. So an event that the statement
-// finds was committed before each follower that it does not find.
+// finds was committed before each follower that it does not find. Each looks at the first events
+// only: if these stay, no later one goes.
 const (
-	qRead = `delete from sj_event where (xid, id) in (select e.xid, e.id from sj_event e
-		where not exists (select 1 from sj_follower f where (f.xid, f.id) < (e.xid, e.id)) order by e.xid, e.id limit $1)`
-	qExpired = `delete from sj_event where (xid, id) in (select xid, id from sj_event where at_us < $1 order by xid, id limit $2) returning xid, id`
-	qMissed  = `update sj_follower set xid = $1, id = $2, gap = 1 where (xid, id) < ($1, $2)`
-	qUnused  = `delete from sj_follower where seen_us < $1`
+	qRead = `delete from sj_event where (xid, id) in (select e.xid, e.id from (select xid, id from sj_event order by xid, id limit $1) e
+		where not exists (select 1 from sj_follower f where (f.xid, f.id) < (e.xid, e.id)))`
+	// TextExpired deletes those among the first $2 events that are older than $1. PostgreSQL has a
+	// text of its own: an event behind an open transaction stays, because that one may still commit
+	// an event in front of it.
+	TextExpired = `delete from sj_event where (xid, id) in (select xid, id from (select xid, id, at_us from sj_event order by xid, id limit $2) e where at_us < $1)
+		returning xid, id`
+	qMissed = `update sj_follower set xid = $1, id = $2, gap = 1 where (xid, id) < ($1, $2)`
+	qUnused = `delete from sj_follower where seen_us < $1`
 )
 
 const (
@@ -46,7 +51,7 @@ func sweep(t *txn.Tx, limit int) (more bool, err error) {
 		return false, err
 	}
 	expired, xid, id := 0, int64(0), int64(0)
-	if err := t.Read(qExpired, func(r sqldb.Row) error {
+	if err := t.Read(TextExpired, func(r sqldb.Row) error {
 		expired++
 		if x, i := r.Int(0), r.Int(1); x > xid || x == xid && i > id {
 			xid, id = x, i

@@ -48,13 +48,14 @@ func Stream(ctx context.Context, w http.ResponseWriter, in *StreamIn, last strin
 	head.Set("Content-Type", StreamType)
 	head.Set("Cache-Control", "no-store")
 	head.Set("X-Accel-Buffering", "no") // proxies pass each event on at once
-	for text := "retry: 1000\n\n"; ; text = ":\n\n" {
+	for text := "retry: 1000\n\n"; ; text = "" {
 		_ = out.SetWriteDeadline(time.Now().Add(patience))
-		if _, err := w.Write(append([]byte(text), textOf(page.Events)...)); err != nil || out.Flush() != nil {
+		if _, err := w.Write(append([]byte(text), textOf(page)...)); err != nil || out.Flush() != nil {
 			return nil // the client has gone
 		}
-		left := min(in.Wait, StreamTime) - time.Since(began)
-		if left <= 0 && (in.Wait > 0 || len(page.Events) == 0) || ctx.Err() != nil {
+		lasted := time.Since(began)
+		left := min(in.Wait, StreamTime) - lasted
+		if left <= 0 && (in.Wait > 0 || len(page.Events) == 0 || lasted > StreamTime) || ctx.Err() != nil {
 			return nil
 		}
 		r.Ack, r.After, r.Wait = "", page.Next, max(min(left, heartbeat), 0)
@@ -64,12 +65,15 @@ func Stream(ctx context.Context, w http.ResponseWriter, in *StreamIn, last strin
 	}
 }
 
-// textOf writes events in the format of a stream. JSON has no line breaks.
-func textOf(all []event.Event) []byte {
+// textOf writes a page in the format of a stream. JSON has no line breaks. The id at its end is no
+// event for the client, but the client sends it back: without it, a follower whose events are rare
+// would never acknowledge what lies between them.
+func textOf(page event.Page) []byte {
 	var out bytes.Buffer
-	for _, e := range all {
+	for _, e := range page.Events {
 		data, _ := json.Marshal(e) // text, numbers and times: it cannot fail
 		fmt.Fprintf(&out, "id: %s\nevent: %s\ndata: %s\n\n", e.Position, e.Type, data)
 	}
+	fmt.Fprintf(&out, "id: %s\n\n", page.Next)
 	return out.Bytes()
 }

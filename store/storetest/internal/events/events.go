@@ -213,6 +213,11 @@ func tenants(s *kit.Scene) {
 	}{{ours, 1}, {theirs, 2}, {s, 3}} {
 		kit.Same(s, "events", len(read(c.s, "f", "", c.want).Events), c.want)
 	}
+	moved, queue := s.Enqueue(sojourn.Queue("theirs")), "ours" // its later events are of its new queue
+	s.Edited(moved, sojourn.Edit{Action: sojourn.EditChange, Queue: &queue}, sojourn.Ready)
+	s.Edited(moved, sojourn.Edit{Action: sojourn.EditCancel}, sojourn.Cancelled)
+	kit.Same(s, "of ours after the move", text(read(ours, "f", "", 2).Events), "none>ready ready>cancelled")
+	kit.Same(s, "of theirs after the move", text(read(theirs, "f", "", 3).Events), "none>ready none>ready none>ready")
 	found, err := of(ours).Followers(ours.Ctx)
 	s.Must(err, "Followers")
 	kit.Same(s, "followers of ours", len(found), 1)
