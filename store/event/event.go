@@ -116,11 +116,14 @@ func (p Position) Parse() (transaction, number int64, err error) {
 
 // Status is a follower.
 type Status struct {
-	Name      string    `json:"name"`
-	Owner     string    `json:"owner,omitempty"` // the access token that has made it; empty without one
-	Filter    Filter    `json:"filter"`
-	Position  Position  `json:"position"`      // of the last acknowledged event
-	Lag       int64     `json:"lag"`           // stored events after it, also those that do not match the filter; at most MaxLag
+	Name     string   `json:"name"`
+	Owner    string   `json:"owner,omitempty"` // the access token that has made it; empty without one
+	Filter   Filter   `json:"filter"`
+	Position Position `json:"position"` // of the last acknowledged event
+	// Lag counts stored events after it, also those that do not match the filter; at most MaxLag.
+	// For a token that may not read all jobs it counts those that match, among the next
+	// sojourn.MaxFind.
+	Lag       int64     `json:"lag"`
 	Behind    float64   `json:"behind"`        // age in seconds of the oldest of them; 0 = none
 	Gap       bool      `json:"gap,omitempty"` // events were deleted before it has read them
 	CreatedAt time.Time `json:"created_at"`

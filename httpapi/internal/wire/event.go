@@ -36,7 +36,7 @@ type Follower struct {
 	Owner     string         `json:"owner,omitempty" doc:"the access token that has made it"`
 	Filter    NewFollower    `json:"filter"`
 	Position  event.Position `json:"position" doc:"of the last acknowledged event"`
-	Lag       int64          `json:"lag" doc:"stored events after it, also those that do not match the filter; at most 10,000"`
+	Lag       int64          `json:"lag" doc:"stored events after it, also those that do not match the filter, at most 10,000; of a token that may not read all jobs those that match, among the next 1,000"`
 	Behind    float64        `json:"behind" doc:"age in seconds of the oldest of them"`
 	Gap       bool           `json:"gap,omitempty" doc:"events were deleted before it has read them"`
 	CreatedAt time.Time      `json:"created_at"`

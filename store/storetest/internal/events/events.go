@@ -221,6 +221,7 @@ func tenants(s *kit.Scene) {
 	found, err := of(ours).Followers(ours.Ctx)
 	s.Must(err, "Followers")
 	kit.Same(s, "followers of ours", len(found), 1)
+	kit.Same(s, "the lag of ours", found[0].Lag, 2) // not how much others do
 	_, err = of(ours).Follow(ours.Ctx, "g", event.Filter{Queue: "theirs"})
 	s.Refused(err, access.CodeScope, "the queue of others")
 	follow(theirs, "other", event.Filter{})
