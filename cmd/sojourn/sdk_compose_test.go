@@ -48,7 +48,7 @@ func (d *scenarioDriver) depends(to *sojourn.Job, j scenarioJob, batch map[strin
 	}
 }
 
-// compose does the steps about dependencies and schedules.
+// compose does the steps about dependencies, schedules, workflows and events.
 func (d *scenarioDriver) compose(ctx context.Context, s scenarioStep) (done bool, got any, err error) {
 	id := d.named(s)
 	var on []sojourn.ID
@@ -73,6 +73,9 @@ func (d *scenarioDriver) compose(ctx context.Context, s scenarioStep) (done bool
 		return true, nil, d.client.Jobs().Undepend(ctx, id, on...)
 	case "schedule":
 		got, err := d.schedule(ctx, s)
+		return true, got, err
+	case "events":
+		got, err := d.events(ctx, s)
 		return true, got, err
 	case "workflow":
 		got, err := d.workflow(ctx, s)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/httpapi"
+	"github.com/sojourn-queue/sojourn/store/event"
 	"github.com/sojourn-queue/sojourn/worker"
 )
 
@@ -37,7 +38,7 @@ type scenarioStep struct {
 	State      sojourn.State
 	Grace      float64
 	Filter     struct {
-		Kind       string
+		event.Filter
 		ParentsOf  string `json:"parents_of"`
 		ChildrenOf string `json:"children_of"`
 	}
@@ -124,6 +125,7 @@ type scenarioDriver struct {
 	url, token string
 	client     *sojourn.Client
 	ids        map[string]sojourn.ID
+	next       map[string]event.Position // what acknowledges the last page of a follower
 	stop       func(grace time.Duration)
 
 	mu      sync.Mutex
@@ -136,7 +138,7 @@ func runScenario(t *testing.T, url, token string, steps []scenarioStep) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	d := &scenarioDriver{T: t, url: url, token: token, client: client, ids: map[string]sojourn.ID{}, records: map[any][]string{}}
+	d := &scenarioDriver{T: t, url: url, token: token, client: client, ids: map[string]sojourn.ID{}, next: map[string]event.Position{}, records: map[any][]string{}}
 	for i, s := range steps {
 		got, err := d.do(t.Context(), s)
 		if s.Error == nil && err != nil {

@@ -70,7 +70,7 @@ func TestScenario(t *testing.T) {
 
 // lossy is a way to a server on which every third request is lost, in turns before it is executed
 // and after that with its answer, as far as a client may send such a request again and gets the
-// same answer. What it sends again arrives.
+// same answer. Of the reads of events every second one is lost. What it sends again arrives.
 func lossy(t *testing.T, server string) string {
 	target, err := url.Parse(server)
 	if err != nil {
@@ -80,7 +80,7 @@ func lossy(t *testing.T, server string) string {
 	forward.ErrorLog = log.New(io.Discard, "", 0) // callers that leave in the middle of a long poll
 	var mu sync.Mutex
 	seen := map[string]bool{}
-	cut := 0
+	cut, lost := 0, false // lost: the last read of events was
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
@@ -88,6 +88,7 @@ func lossy(t *testing.T, server string) string {
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		repeats := r.Method == http.MethodGet || slices.Contains([]string{"/v1/ids", "/v1/claim", "/v1/extend", "/v1/save", "/v1/finish", "/v1/jobs/find"}, r.URL.Path)
+		events := strings.HasPrefix(r.URL.Path, "/v1/followers/") && strings.HasSuffix(r.URL.Path, "/read")
 		if r.URL.Path == "/v1/finish" && bytes.Contains(body, []byte("InpvbWJpZSI=")) {
 			t.Error(`the step that has lost its lease reports its result, "zombie"`)
 		}
@@ -95,6 +96,10 @@ func lossy(t *testing.T, server string) string {
 		what := r.RequestURI + string(body)
 		lose := repeats && !seen[what] && len(seen)%3 == 2 && !bytes.Contains(body, []byte("released"))
 		seen[what] = true
+		if events {
+			lost = !lost
+			lose = lost
+		}
 		if lose {
 			cut++
 		}

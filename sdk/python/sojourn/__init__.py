@@ -19,6 +19,7 @@ from .errors import (
     Unavailable,
     UnknownOutcome,
 )
+from .events import Event, EventPage, Follower, Tail
 from .running import RunningJob, Stopped
 from .forms import Dependency, Enqueued, Job, NewJob, Responded, Response, Undecodable
 from .schedules import Schedule, Schedules, StoredSchedule
@@ -29,8 +30,8 @@ from .workflows import Member, StoredMember, StoredWorkflow, Workflow, Workflows
 __version__ = "0.1.0"
 
 __all__ = [
-    "Advance", "Await", "AwaitJobs", "Cancel", "Client", "Conflict", "Dependency", "Enqueued", "Error", "Fail", "Forbidden", "Hold", "IdExpired", "Invalid", "Job",
+    "Advance", "Await", "AwaitJobs", "Cancel", "Client", "Conflict", "Dependency", "Enqueued", "Error", "Event", "EventPage", "Fail", "Follower", "Forbidden", "Hold", "IdExpired", "Invalid", "Job",
     "LeaseLost", "Member", "NewJob", "NotFound", "Overloaded", "QueueFull", "Responded", "Response", "Retry", "RunningJob", "Schedule", "Schedules", "Snooze",
-    "Stopped", "StoredMember", "StoredSchedule", "StoredWorkflow", "Then", "TooLarge", "Unauthorized", "Unavailable", "Undecodable", "UnknownOutcome",
+    "Stopped", "StoredMember", "StoredSchedule", "StoredWorkflow", "Tail", "Then", "TooLarge", "Unauthorized", "Unavailable", "Undecodable", "UnknownOutcome",
     "Verdict", "Worker", "Workflow", "Workflows",
 ]

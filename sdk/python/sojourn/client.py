@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Optional, Sequence, Union
 from urllib.parse import urlencode
 
 from .errors import Error, IdExpired, make, of_problem
+from .events import EventCalls
 from .forms import Dependency, Duration, Enqueued, Job, NewJob, Parent, Responded, depend_forms, encode, id_of, listed, plain, seconds_text, typed, wrap
 from .schedules import Schedules
 from .transport import Transport
@@ -19,7 +20,7 @@ BLOCK = 1000  # ids that are drawn at once
 PAGE = 1000  # jobs of one answer
 
 
-class Client:
+class Client(EventCalls):
     """A server's jobs. Safe for use by several threads; each has a connection of its own, which is kept.
 
     ``token`` is one of ``sojourn token create``. ``context`` is for certificates of one's own. ``timeout`` is how long a whole answer may take,

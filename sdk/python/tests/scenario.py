@@ -20,6 +20,7 @@ class Driver:
     def __init__(self, url: str, token: str) -> None:
         self.url, self.client = url, sojourn.Client(url, token=token)
         self.ids: Dict[str, int] = {}
+        self.next: Dict[str, str] = {}  # what acknowledges the last page of a follower
         self.records: Dict[Any, List[str]] = {}
         self.worker: Any = None
         self.thread: Any = None
@@ -185,6 +186,29 @@ class Driver:
             return [m.name + " " + m.state for m in out]
         return [w.name for w in out] if s["how"] == "list" else out
 
+    def do_events(self, s: Dict[str, Any]) -> Any:
+        calls, name = self.client, s["name"]
+        if s["how"] == "follow":
+            return calls.follow(name, **s["filter"])
+        if s["how"] == "list":
+            return [f.name for f in calls.followers()]
+        if s["how"] == "unfollow":
+            return calls.unfollow(name)
+        if s["how"] == "read":
+            page = calls.read_events(name, ack=self.next.get(name, ""), wait=s.get("wait", 0))
+            self.next[name] = page.next
+            return [changed(e) for e in page.events]
+        assert s["how"] == "tail"
+        got: List[str] = []
+        tail = calls.tail_events(name)
+        if not s["expect"]:  # it waits until it is stopped
+            threading.Timer(0.2, tail.stop).start()
+        for e in tail:
+            got.append(changed(e))
+            if len(got) == len(s["expect"]):
+                tail.stop()
+        return got
+
     def do_unauthorized(self, s: Dict[str, Any]) -> Any:
         return sojourn.Client(self.url, token="sj_wrong").get(1)
 
@@ -270,6 +294,10 @@ class Driver:
         assert "error" not in s, "no error, but %r" % (got,)
         if "expect" in s:
             compare(got, s["expect"])
+
+
+def changed(e: sojourn.Event) -> str:
+    return "%s %s %s" % (e.key, e.from_state or "-", e.state)
 
 
 def compare(got: Any, want: Any) -> None:

@@ -321,6 +321,20 @@ def test_follow_ups() -> None:
         assert (refused.state, refused.reason) == ("failed", "invalid"), refused.raw
 
 
+def test_tail_is_stopped_while_the_server_is_away() -> None:
+    c = sojourn.Client("http://127.0.0.1:1")
+    tail = c.tail_events("nobody")
+    threading.Timer(0.3, tail.stop).start()
+    assert list(tail) == []
+    tail = c.tail_events("nobody")
+    threading.Timer(0.3, c.close).start()
+    try:
+        next(tail)
+        raise AssertionError("an event without a server")
+    except sojourn.Unavailable as e:
+        assert e.code == "closed"
+
+
 def test_no_proxy() -> None:
     for host, port, rules, want in [
         ("a.example.com", 80, "example.com", True), ("example.com", 80, "example.com", True), ("example.com", 80, ".example.com", False),

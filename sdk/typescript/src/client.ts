@@ -1,4 +1,5 @@
 import { IdExpired, make, ofProblem, SojournError } from "./errors.js";
+import { EventCalls } from "./events.js";
 import { dependForms, durationText, encode, enqueuedOf, idOf, Job, listed, NewJob, typed, wrap } from "./forms.js";
 import type { Dependency, Duration, Enqueued, JobOptions, JobState, Parent, Raw, Responded } from "./forms.js";
 import { random } from "./json.js";
@@ -100,9 +101,7 @@ export interface DependentsOptions {
  * Only calls with the same effect as once are repeated: an enqueue has its id and a response its message id before the first try. Connections are kept
  * by fetch. Under Node the variables HTTP_PROXY, HTTPS_PROXY and NO_PROXY are honoured, in lower case too; a server on this machine is reached directly.
  */
-export class Client {
-  /** @internal */
-  readonly transport: Transport;
+export class Client extends EventCalls {
   /** The calls about schedules. */
   readonly schedules: Schedules;
   /** The calls about workflows. */
@@ -112,8 +111,8 @@ export class Client {
   private drawing: Promise<unknown> = Promise.resolve();
 
   constructor(url = "http://127.0.0.1:7575", options: ClientOptions = {}) {
-    this.transport = new Transport(url, { token: options.token ?? "", timeout: options.timeout ?? 60, retryFor: options.retryFor ?? 10,
-      cleartext: options.cleartext ?? false });
+    const retryFor = options.retryFor ?? 10;
+    super(new Transport(url, { token: options.token ?? "", timeout: options.timeout ?? 60, retryFor, cleartext: options.cleartext ?? false }), retryFor);
     this.schedules = new Schedules(this.transport);
     this.workflows = new Workflows(this.transport);
   }

@@ -5,6 +5,8 @@ export {
   Conflict, Forbidden, IdExpired, Invalid, LeaseLost, NotFound, Overloaded, QueueFull, SojournError, TooLarge, Unauthorized, Unavailable,
   UnknownOutcome,
 } from "./errors.js";
+export { Event, Follower } from "./events.js";
+export type { EventFilter, EventPage, ReadOptions } from "./events.js";
 export { Job, NewJob, Response, Undecodable } from "./forms.js";
 export type { Backoff, Dependency, Duration, Enqueued, JobOptions, JobState, Parent, Policy, Responded } from "./forms.js";
 export { RunningJob, Stopped } from "./running.js";

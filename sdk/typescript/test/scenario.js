@@ -9,6 +9,7 @@ const patience = 30; // seconds for what must happen
 const [, , file, url] = process.argv;
 const client = new sojourn.Client(url, { token: process.env.SOJOURN_TOKEN });
 const ids = new Map();
+const next = new Map(); // what acknowledges the last page of a follower
 const records = new Map();
 let worker, running;
 
@@ -100,6 +101,8 @@ Object.assign(kinds, {
   refused: (job) => (job.epoch === 1 ? new sojourn.Then([new sojourn.NewJob("echo", undefined, { dependsOn: [999999] })]) : "ran"),
 });
 
+const changed = (e) => `${e.key} ${e.from ?? "-"} ${e.state}`;
+
 const camel = { content_type: "contentType", on_conflict: "onConflict" };
 
 /** What a name stands for: a number itself, a job of the same call, or a job of an earlier step. */
@@ -181,6 +184,33 @@ const steps = {
         return (await calls.list(s.name)).map((w) => w.name);
     }
     return calls[s.how](s.name);
+  },
+  events: async (s) => {
+    switch (s.how) {
+      case "follow":
+        return client.follow(s.name, s.filter);
+      case "list":
+        return (await client.followers()).map((f) => f.name);
+      case "unfollow":
+        return client.unfollow(s.name);
+      case "read": {
+        const page = await client.readEvents(s.name, { ack: next.get(s.name), wait: s.wait });
+        next.set(s.name, page.next);
+        return page.events.map(changed);
+      }
+    }
+    const got = [];
+    const stop = new AbortController();
+    if (s.expect.length === 0) { // it waits until it is stopped
+      setTimeout(() => stop.abort(), 200);
+    }
+    for await (const e of client.tailEvents(s.name, { signal: stop.signal })) {
+      got.push(changed(e));
+      if (got.length === s.expect.length) {
+        stop.abort();
+      }
+    }
+    return got;
   },
   redrive: (s) => client.redrive(ids.get(s.job), { generation: s.generation }),
   find: async (s) => {

@@ -147,6 +147,17 @@ const cases = {
     await running;
   },
 
+  async tail_is_stopped_while_the_server_is_away() {
+    const c = new sojourn.Client("http://127.0.0.1:1");
+    const stop = new AbortController();
+    setTimeout(() => stop.abort(), 300);
+    for await (const event of c.tailEvents("nobody", { signal: stop.signal })) {
+      assert.fail(event);
+    }
+    setTimeout(() => c.close(), 300);
+    await assert.rejects(c.tailEvents("nobody").next(), (e) => e.code === "closed");
+  },
+
   async refused_for_a_minute() {
     let claims = 0;
     const worker = new sojourn.Worker(new sojourn.Client(url, { token: "sj_wrong" }), { warn: () => claims++ }).handle("k", () => undefined);
