@@ -142,6 +142,13 @@ func (j Jobs) Redrive(ctx context.Context, id ID) error {
 	return j.edit(ctx, id, Edit{Action: EditRedrive})
 }
 
+// Release ends the lease of a running job: it is ready again, and its attempt goes on with the next
+// claim. The worker learns it with its next Extend, and its report is refused. ErrConflict if the
+// job does not run. A repeated call may end the lease of the next claim.
+func (j Jobs) Release(ctx context.Context, id ID, reason string) error {
+	return j.edit(ctx, id, Edit{Action: EditRelease, Reason: reason})
+}
+
 // Purge deletes one final job. Its id is never used again. ErrConflict while it is live.
 func (j Jobs) Purge(ctx context.Context, id ID) error {
 	return j.edit(ctx, id, Edit{Action: EditPurge})

@@ -94,7 +94,7 @@ func TestAs(t *testing.T) {
 		return Page[Edited]{Items: []Edited{{ID: f.IDs[0], Changed: true}}}, nil
 	}
 	ann := c.As("ann").Jobs()
-	for _, err := range []error{ann.Cancel(t.Context(), 1, "r"), ann.Fail(t.Context(), 1, "r"), ann.Redrive(t.Context(), 1), ann.Purge(t.Context(), 1), c.Cancel(t.Context(), 1, "")} {
+	for _, err := range []error{ann.Cancel(t.Context(), 1, "r"), ann.Fail(t.Context(), 1, "r"), ann.Redrive(t.Context(), 1), ann.Purge(t.Context(), 1), ann.Release(t.Context(), 1, "r"), c.Cancel(t.Context(), 1, "")} {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -103,6 +103,7 @@ func TestAs(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []Edit{{Action: EditCancel, By: "ann", Reason: "r"}, {Action: EditFail, By: "ann", Reason: "r"}, {Action: EditRedrive, By: "ann"}, {Action: EditPurge, By: "ann"},
+		{Action: EditRelease, By: "ann", Reason: "r"},
 		{Action: EditCancel}, {Action: EditCancel, By: "bob"}}
 	for i, e := range s.edits {
 		if e.Action != want[i].Action || e.By != want[i].By || e.Reason != want[i].Reason {

@@ -93,6 +93,7 @@ const (
 	EditCancel  EditAction = "cancel"  // any live job becomes cancelled, a running one at once
 	EditFail    EditAction = "fail"    // any live job becomes failed
 	EditRedrive EditAction = "redrive" // failed and cancelled jobs run again, with the new values: same id, next generation
+	EditRelease EditAction = "release" // a running job is handed back: its lease ends, and its attempt goes on with the next claim
 	EditPurge   EditAction = "purge"   // final jobs are deleted; their ids are never used again
 	EditChange  EditAction = "change"  // blocked, scheduled, plain ready and errored jobs get new values; awaiting ones a new priority
 )
@@ -144,11 +145,11 @@ func (e Edit) Validate(maxBytes int) error {
 		return err
 	}
 	switch e.Action {
-	case EditCancel, EditFail, EditPurge:
+	case EditCancel, EditFail, EditRelease, EditPurge:
 		return nil
 	case EditRedrive, EditChange:
 	default:
-		return Invalid("action", "%.64q is not an action: use cancel, fail, redrive, purge or change", e.Action)
+		return Invalid("action", "%.64q is not an action: use cancel, fail, redrive, release, purge or change", e.Action)
 	}
 	if e.Checkpoint != nil && e.DropCheckpoint {
 		return Invalid("drop_checkpoint", "the checkpoint is either replaced or dropped: leave one of the two out")

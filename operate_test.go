@@ -30,7 +30,7 @@ func TestEditValidate(t *testing.T) {
 	refusal(t, change(Edit{Group: &group}).Validate(big), CodeInvalid, "group")
 	weight, delay, name, group, args = 0, time.Hour, "slow", "", []byte{}
 	none, priority, at := []string{}, int32(-5), time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
-	for _, e := range []Edit{{Action: EditCancel}, {Action: EditFail, Refuse: true}, {Action: EditRedrive, Generation: 2}, {Action: EditPurge},
+	for _, e := range []Edit{{Action: EditCancel}, {Action: EditFail, Refuse: true}, {Action: EditRedrive, Generation: 2}, {Action: EditPurge}, {Action: EditRelease},
 		change(Edit{Weight: &weight}), change(Edit{Delay: &delay, Queue: &name, Group: &group, Args: &args}),
 		change(Edit{Tags: &none}), change(Edit{Priority: &priority}), change(Edit{RunAt: &at}), change(Edit{Policy: &Policy{MaxAttempts: 3}})} {
 		if err := e.Validate(big); err != nil {

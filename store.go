@@ -130,7 +130,7 @@ type HistoryEntry struct {
 	Epoch      int64   `json:"epoch,omitempty"`
 	Purpose    Purpose `json:"purpose,omitempty"`
 	Worker     string  `json:"worker,omitempty"`
-	Outcome    string  `json:"outcome"` // an OutcomeType, or lost, timed_out, deadline, responded, cancelled, failed, redriven, edited, replaced, decided
+	Outcome    string  `json:"outcome"` // an OutcomeType, or lost, timed_out, deadline, responded, cancelled, failed, redriven, revoked, edited, replaced, decided
 	State      State   `json:"state"`   // of the job after it
 	Reason     string  `json:"reason,omitempty"`
 	Error      string  `json:"error,omitempty"`

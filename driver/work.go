@@ -149,6 +149,7 @@ func LeaseLost(l sojourn.Lease, reason string) *sojourn.Error {
 const (
 	LostEnded     = "ended"     // the sweep or the worker's own Finish has ended it
 	LostCancelled = "cancelled" // an operator has ended the job
+	LostRevoked   = "revoked"   // an operator has released the job
 	LostTaken     = "taken"     // another worker has claimed the job since
 )
 

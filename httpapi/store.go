@@ -196,7 +196,7 @@ func unfinished(f wire.Finished) bool {
 	return true
 }
 
-// Edit cancels, fails, redrives, purges or changes jobs.
+// Edit cancels, fails, redrives, releases, purges or changes jobs.
 func (s *Store) Edit(ctx context.Context, f sojourn.Filter, e sojourn.Edit) (sojourn.Page[sojourn.Edited], error) {
 	how := unsafe
 	switch {

@@ -52,6 +52,7 @@ const (
 	EventCancel                             // tr:O1
 	EventFail                               // tr:O1
 	EventRedrive                            // tr:O3
+	EventRelease                            // an operator ends the lease: tr:O10
 	EventPutOff                             // a gate has put it off: tr:S6
 	EventWindowClosed                       // found by a claim outside its windows: tr:S2
 	EventParent                             // a job that it depends on, or a child, has ended, or the dependency was removed: tr:S3-S5, tr:S8
@@ -68,7 +69,7 @@ type Event struct {
 	Delay        time.Duration    // of EventPutOff
 	Parent       sojourn.State    // of EventParent: the final state; 0 = the dependency was removed, or its stage is over
 	OnFailure    sojourn.OnFailure
-	Reason       string // of EventTimedOut, EventErrorResponse, EventCancel, EventFail
+	Reason       string // of EventTimedOut, EventErrorResponse, EventCancel, EventFail, EventRelease
 	Error        string
 }
 
@@ -152,6 +153,8 @@ func Decide(r Row, e Event) (Transition, error) {
 		if r.State.Live() {
 			return final(r, sojourn.Failed, "O1", "failed", e.Reason, e.Error), nil
 		}
+	case EventRelease:
+		return decideRelease(r, e)
 	case EventPutOff:
 		if r.State == sojourn.Ready && !r.Resumed {
 			r.State = sojourn.Scheduled
@@ -282,6 +285,18 @@ func finishError(r Row, o *sojourn.Outcome) Transition {
 	}
 	t.RunAt, t.Delay = RunAtDelay, verdictDelay(r, o.Verdict, t.To.Failures)
 	return t
+}
+
+// decideRelease does what the worker's own release does. The outcome is another one, so that the
+// history shows the difference and no report of the worker counts as a repeated one.
+func decideRelease(r Row, e Event) (Transition, error) {
+	if r.State != sojourn.Running {
+		return impossible(r, e)
+	}
+	e.Outcome = &sojourn.Outcome{Type: sojourn.OutcomeReleased, Reason: e.Reason}
+	t, err := decideFinish(r, e)
+	t.Rule, t.Outcome = "O10", "revoked"
+	return t, err
 }
 
 func finishDecide(r Row, e Event) (Transition, error) {

@@ -6,7 +6,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// Waiting, claims and what an operator does: tr:S1, tr:S2, tr:S6, tr:C1-C5, tr:O1, tr:O3.
+// Waiting, claims and what an operator does: tr:S1, tr:S2, tr:S6, tr:C1-C5, tr:O1, tr:O3, tr:O10.
 var claimCases = []decideCase{
 	{tr: "S1", when: "due, fresh or for the retry; a response in hand stays",
 		from: []Row{rowOf(is(sojourn.Scheduled)), retries(sojourn.Scheduled), retries(sojourn.Scheduled, hand(1, true)), retries(sojourn.Scheduled, attempt(2), hand(2, false))},
@@ -82,6 +82,17 @@ var operatorCases = []decideCase{
 	{tr: "O1", when: "fail turns an answer that no handler was given into a late one",
 		from: unseenRows, e: Event{Type: EventFail}, to: []rowMod{ends(sojourn.Failed)},
 		want: Transition{Outcome: "failed", HandLate: true}},
+
+	{tr: "O10", when: "release of a start by an operator: as the worker's own, nothing counted",
+		from: []Row{starts(), starts(failed(2), crashed(1))}, e: Event{Type: EventRelease, Reason: "by ann"}, to: []rowMod{leaves(sojourn.Ready)},
+		want: Transition{Outcome: "revoked", Reason: "by ann"}},
+	{tr: "O10", when: "release of a resume keeps the weight and the answer",
+		from: []Row{resumes()}, e: Event{Type: EventRelease}, to: []rowMod{leaves(sojourn.Ready), holds(3), func(r *Row) { r.Resumed, r.Given = true, false }},
+		want: Transition{Outcome: "revoked"}},
+	{tr: "O10", when: "release of a decision", from: []Row{decides(), decides(hand(0, false))}, e: Event{Type: EventRelease}, to: []rowMod{leaves(sojourn.Errored)},
+		want: Transition{Outcome: "revoked"}},
+	{tr: "O10", when: "release of a poll: it is due again at once", from: []Row{polls()}, e: Event{Type: EventRelease}, to: []rowMod{leaves(sojourn.Awaiting), holds(3)},
+		want: Transition{Outcome: "revoked"}},
 
 	{tr: "O3", when: "redrive starts a generation from nothing",
 		from: []Row{

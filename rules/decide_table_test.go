@@ -24,7 +24,7 @@ var rowsInScope = []string{
 	"P1", "P2", "P3", "P4",
 	"M1", "M2", "M3", "M4", "M5",
 	"W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W11",
-	"O1", "O3",
+	"O1", "O3", "O10",
 }
 
 // decideCase is one row of the table, or one of its branches: to lists what changes, and everything

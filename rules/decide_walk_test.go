@@ -87,6 +87,7 @@ func moves(sc *walkScene) []move {
 		{name: "deadline", e: Event{Type: EventDeadline}},
 		{name: "cancel", e: Event{Type: EventCancel}},
 		{name: "redrive", e: Event{Type: EventRedrive}},
+		{name: "release by hand", e: Event{Type: EventRelease}},
 		{name: "window closed", e: Event{Type: EventWindowClosed}},
 	}
 	for i := range sc.sent {

@@ -22,7 +22,7 @@ const (
 	EventClaimed  EventType = "claimed"  // jobs came [Count, Took: since the request, waiting included]
 	EventStarted  EventType = "started"  // a handler begins [of the job, Attempt, Waited]
 	EventFinished EventType = "finished" // the store has taken a report [of the job, Outcome, State, Reason, Ran, Took: from the end of the handler to the store's answer; Err: returned after FinishTx was committed, in vain]
-	EventLost     EventType = "lost"     // a lease has ended under a step [of the job, Reason: driver.LostEnded, LostCancelled, LostTaken]
+	EventLost     EventType = "lost"     // a lease has ended under a step [of the job, Reason: driver.LostEnded, LostCancelled, LostRevoked, LostTaken]
 	EventReported EventType = "reported" // outcomes were stored in one call [Count, Took]
 	EventExtended EventType = "extended" // leases were prolonged in one call [Count, Took]
 	EventSwept    EventType = "swept"    // a sweep found something [Count, Took]

@@ -19,7 +19,7 @@ func TestEditFilter(t *testing.T) {
 		return s.send(http.MethodPost, "/v1/jobs/edit", `{"filter":`+filter+`,"edit":`+edit+`}`)
 	}
 	for _, f := range []string{`{"ids":[]}`, `{"states":[]}`, `{"ids":[],"queue":"default"}`} {
-		for _, e := range []string{`{"action":"cancel"}`, `{"action":"change","change":{"tags":["t"]}}`, `{"action":"redrive"}`, `{"action":"purge"}`, `{"action":"fail"}`} {
+		for _, e := range []string{`{"action":"cancel"}`, `{"action":"change","change":{"tags":["t"]}}`, `{"action":"redrive"}`, `{"action":"release"}`, `{"action":"purge"}`, `{"action":"fail"}`} {
 			s.contains("an empty list "+f+e, edit(f, e), 200, `"changed":0,"items":[]`)
 		}
 		s.contains("find "+f, s.send(http.MethodPost, "/v1/jobs/find", f), 200, `"jobs":[]`)
@@ -58,4 +58,32 @@ func TestEditHidden(t *testing.T) {
 	if got := edit(hidden+`,99999,`+mine, ""); strings.Count(got, "not_found") != 2 || !strings.Contains(got, `"changed":1`) {
 		t.Errorf("two jobs that are hidden or missing, and one of its own: %s", got)
 	}
+}
+
+// TestReleaseHidden: a token without the verb, or for another queue, does not end a lease; it gets
+// the answer of a job that does not exist.
+func TestReleaseHidden(t *testing.T) {
+	s := newSite(t, Options{})
+	admin := s.token(time.Hour, access.Grant{Verbs: []access.Verb{access.VerbAdmin}})
+	operator := s.token(time.Hour, access.Grant{Verbs: []access.Verb{access.VerbOperate}, Queue: "pay", Kind: "k"})
+	var job struct{ ID json.Number }
+	a := s.send(http.MethodPost, "/v1/jobs", `{"kind":"k","queue":"pay"}`, admin)
+	if err := json.Unmarshal([]byte(a.body), &job); err != nil {
+		t.Fatal(err, a.body)
+	}
+	s.contains("a claim", s.send(http.MethodPost, "/v1/claim", `{"worker":"w","queues":["pay"],"kinds":["k"],"max":1}`, admin), 200, `"epoch":1`)
+	release := `{"filter":{"ids":[` + job.ID.String() + `]},"edit":{"action":"release"}}`
+	for what, g := range map[string]access.Grant{
+		"another queue": {Verbs: []access.Verb{access.VerbOperate}, Queue: "mail"},
+		"another kind":  {Verbs: []access.Verb{access.VerbOperate}, Queue: "pay", Kind: "other"},
+	} {
+		s.contains(what, s.send(http.MethodPost, "/v1/jobs/edit", release, s.token(time.Hour, g)), 200, `not_found`)
+	}
+	for _, verb := range []access.Verb{access.VerbRead, access.VerbWork, access.VerbEnqueue} {
+		token := s.token(time.Hour, access.Grant{Verbs: []access.Verb{verb}, Queue: "pay"})
+		s.want(string(verb), s.send(http.MethodPost, "/v1/jobs/edit", release, token), 403, "insufficient_scope")
+	}
+	s.contains("still running", s.send(http.MethodGet, "/v1/jobs/"+job.ID.String(), "", admin), 200, `"state":"running"`)
+	s.contains("the verb for the queue and the kind", s.send(http.MethodPost, "/v1/jobs/edit", release, operator), 200, `"changed":1`)
+	s.contains("ready", s.send(http.MethodGet, "/v1/jobs/"+job.ID.String(), "", admin), 200, `"state":"ready"`)
 }

@@ -131,7 +131,7 @@ type Saved struct {
 
 // Edit is sojourn.Edit.
 type Edit struct {
-	Action     sojourn.EditAction `json:"action" enum:"cancel,fail,redrive,purge,change"`
+	Action     sojourn.EditAction `json:"action" enum:"cancel,fail,redrive,release,purge,change"`
 	By         string             `json:"by,omitempty" doc:"who, for the history"`
 	Reason     string             `json:"reason,omitempty" doc:"why, for the history and for the reason of cancel and fail"`
 	Refuse     bool               `json:"refuse,omitempty" doc:"of cancel and fail: leave running jobs alone"`
@@ -207,7 +207,7 @@ type (
 	// Lost names a lease that is lost.
 	Lost struct {
 		Lease  sojourn.Lease `json:"lease"`
-		Reason string        `json:"reason" enum:"ended,cancelled,taken"`
+		Reason string        `json:"reason" enum:"ended,cancelled,revoked,taken"`
 	}
 	// ExtendAnswer has one entry a lease, in order.
 	ExtendAnswer struct {

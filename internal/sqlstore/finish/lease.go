@@ -152,26 +152,29 @@ func lost(t *txn.Tx, l sojourn.Lease, err error) (driver.Extended, error) {
 
 const (
 	qEpochOf = `select epoch from sj_live where id = $1`
-	// qEndedByOthers finds a step whose job was cancelled or failed meanwhile.
-	qEndedByOthers = `select outcome from sj_history where job = $1 and epoch = $2 and outcome in ('cancelled', 'failed')
+	// qEndedByOthers finds a step whose job an operator has cancelled, failed or released.
+	qEndedByOthers = `select outcome from sj_history where job = $1 and epoch = $2 and outcome in ('cancelled', 'failed', 'revoked')
 	union all select outcome from sj_final where id = $1 and step_epoch = $2 and outcome in ('cancelled', 'failed')`
 )
 
-// whyEnded returns why a lease has ended that the worker had.
+// whyEnded returns why a lease has ended that the worker had. A release comes first: another worker
+// has commonly claimed the job since.
 func whyEnded(t *txn.Tx, l sojourn.Lease) (string, error) {
 	reason := driver.LostEnded
-	err := t.Read(qEpochOf, func(r sqldb.Row) error {
+	err := t.Read(qEndedByOthers, func(r sqldb.Row) error {
+		if reason = driver.LostCancelled; r.Text(0) == "revoked" {
+			reason = driver.LostRevoked
+		}
+		return nil
+	}, int64(l.ID), l.Epoch)
+	if err != nil || reason == driver.LostRevoked {
+		return reason, err
+	}
+	err = t.Read(qEpochOf, func(r sqldb.Row) error {
 		if r.Int(0) > l.Epoch {
 			reason = driver.LostTaken
 		}
 		return nil
 	}, int64(l.ID))
-	if err != nil || reason == driver.LostTaken {
-		return reason, err
-	}
-	err = t.Read(qEndedByOthers, func(sqldb.Row) error {
-		reason = driver.LostCancelled
-		return nil
-	}, int64(l.ID), l.Epoch)
 	return reason, err
 }

@@ -112,6 +112,8 @@ func editOne(t *txn.Tx, j *sojourn.Job, r *editRequest) (state sojourn.State, ch
 		return endByHand(t, j, r, rules.EventFail, sojourn.Failed)
 	case sojourn.EditRedrive:
 		return redrive(t, j, e, r.members.Reopen, waitsForNone)
+	case sojourn.EditRelease:
+		return release(t, j, e)
 	case sojourn.EditPurge:
 		return purge(t, j, r)
 	}

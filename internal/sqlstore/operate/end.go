@@ -45,6 +45,36 @@ func endByHand(t *txn.Tx, j *sojourn.Job, r *editRequest, event rules.EventType,
 	return to, true, err
 }
 
+// release ends the lease of a running job, whose attempt stays open. What follows is what follows a
+// worker's own release.
+func release(t *txn.Tx, j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, error) {
+	switch {
+	case j.State.Final():
+		return j.State, false, sojourn.Conflict("job %d is %s, and only running jobs are released; %s", j.ID, j.State, toRunAgain(j))
+	case j.State != sojourn.Running:
+		return j.State, false, sojourn.Conflict("job %d is %s, and only running jobs are released: no worker has it; \"sojourn why %d\" tells what it waits for", j.ID, j.State, j.ID)
+	}
+	was, err := loadFound(t, j)
+	if err != nil {
+		return j.State, false, err
+	}
+	tr, err := rules.Decide(was.Row, rules.Event{Type: rules.EventRelease, Reason: e.Reason})
+	if err != nil {
+		return j.State, false, err
+	}
+	l, err := lifecycle.Apply(t, was, tr, lifecycle.Change{By: e.By})
+	if err == nil && l.State == sojourn.Awaiting {
+		l, err = lifecycle.BeginWait(t, l)
+	}
+	if err == nil {
+		l, err = lifecycle.Match(t, l)
+	}
+	if err != nil {
+		return j.State, false, err
+	}
+	return l.State, true, nil
+}
+
 // ending is the end of a job of the call.
 func (r *editRequest) ending(id sojourn.ID, gone bool) edge.Ending {
 	return edge.Ending{Job: id, Gone: gone, Besides: r.found, Queue: r.queue, Dependents: r.edit.Dependents, Caller: r.caller}

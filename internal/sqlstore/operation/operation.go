@@ -168,6 +168,8 @@ func possible(e sojourn.Edit) (out []sojourn.State) {
 		switch e.Action {
 		case sojourn.EditRedrive:
 			ok = state == sojourn.Failed
+		case sojourn.EditRelease:
+			ok = state == sojourn.Running
 		case sojourn.EditPurge:
 			ok = state.Final()
 		case sojourn.EditCancel, sojourn.EditFail:

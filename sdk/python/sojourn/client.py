@@ -207,6 +207,10 @@ class Client(EventCalls):
         """Runs a failed or cancelled job again, in the next generation. With ``generation``, the present one, a second call is a Conflict."""
         self._edit(id, {"action": "redrive", "generation": generation, "by": by}, safe=False)
 
+    def release(self, id: int, *, by: str = "", reason: str = "") -> None:
+        """Ends the lease of a running job, which goes on with its attempt at the next claim. Its worker's report is refused. Conflict if it does not run."""
+        self._edit(id, {"action": "release", "by": by, "reason": reason}, safe=False)
+
     def purge(self, id: int, *, by: str = "", reason: str = "", dependents: str = "") -> None:
         """Deletes a final job; its id is never used again. For ``dependents`` see ``cancel``."""
         self._edit(id, {"action": "purge", "by": by, "reason": reason, "dependents": dependents}, safe=False)

@@ -296,6 +296,11 @@ export class Client extends EventCalls {
     return this.edit(id, { action: "cancel", by: o.by, reason: o.reason, refuse: o.refuseRunning, dependents: o.dependents }, true);
   }
 
+  /** Ends the lease of a running job, which goes on with its attempt at the next claim. Its worker's report is refused. Conflict if it does not run. */
+  release(id: number, o: { by?: string; reason?: string } = {}): Promise<void> {
+    return this.edit(id, { action: "release", by: o.by, reason: o.reason }, false);
+  }
+
   /** Deletes a final job; its id is never used again. */
   purge(id: number, o: { by?: string; reason?: string } & DependentsOptions = {}): Promise<void> {
     return this.edit(id, { action: "purge", by: o.by, reason: o.reason, dependents: o.dependents }, false);

@@ -45,7 +45,7 @@ type refusal struct {
 	Error string     `json:"error"`
 }
 
-// bulkFlags are those of cancel, redrive and purge.
+// bulkFlags are those of cancel, redrive, release and purge.
 type bulkFlags struct {
 	filterFlags
 	by, why                  string
@@ -170,6 +170,14 @@ func (a *app) redriveCommand() *cobra.Command {
 		})
 	}
 	return cmd
+}
+
+func releaseCommand(a *app) *cobra.Command {
+	var f bulkFlags
+	running := []sojourn.State{sojourn.Running}
+	return a.bulkCommand("release", "end the leases of running jobs, whose attempts go on with the next claim", &f, func(b *bulk) {
+		b.edit, b.states, b.usual, b.done = sojourn.Edit{Action: sojourn.EditRelease}, running, running, "released"
+	})
 }
 
 func (a *app) cloneCommand() *cobra.Command {

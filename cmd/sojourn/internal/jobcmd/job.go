@@ -38,7 +38,7 @@ func Print(ctx context.Context, a *cli.App, c *sojourn.Client, jobs []sojourn.Jo
 
 func (a *app) command() *cobra.Command {
 	return cli.Group("job", "list, show and change jobs",
-		a.lsCommand(), a.getCommand(), a.historyCommand(), a.logCommand(), a.cancelCommand(), a.redriveCommand(),
+		a.lsCommand(), a.getCommand(), a.historyCommand(), a.logCommand(), a.cancelCommand(), a.redriveCommand(), releaseCommand(a),
 		a.cloneCommand(), a.purgeCommand(), a.editCommand(), a.dependsCommand())
 }
 

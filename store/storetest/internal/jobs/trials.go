@@ -10,7 +10,7 @@ import (
 
 // Trials are all cases of the package.
 func Trials() []kit.Trial {
-	return slices.Concat(enqueueTrials, keyTrials, idTrials, changeTrials, bulkTrials, findTrials, cancelTrials,
+	return slices.Concat(enqueueTrials, keyTrials, idTrials, changeTrials, bulkTrials, findTrials, cancelTrials, releaseTrials,
 		redriveTrials, retentionTrials, nextTrials, peekTrials, bytesTrials, limitTrials,
 		jsonTrials, policyTrials)
 }

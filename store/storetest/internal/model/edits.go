@@ -24,6 +24,11 @@ func (m Operator) Edit(j *Job, e sojourn.Edit) (state sojourn.State, changed boo
 		return m.endByHand(j, e, rules.EventFail, sojourn.Failed)
 	case sojourn.EditRedrive:
 		return m.redrive(j, e)
+	case sojourn.EditRelease:
+		if err := m.happen(j, rules.Event{Type: rules.EventRelease, Reason: e.Reason}, change{}); err != nil {
+			return j.State, false, sojourn.CodeConflict
+		}
+		return j.State, true, ""
 	case sojourn.EditPurge:
 		if !j.State.Final() || m.Now-j.created < sojourn.IDLife.Microseconds() {
 			return j.State, false, sojourn.CodeConflict

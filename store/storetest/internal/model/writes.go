@@ -48,6 +48,9 @@ func (m Steps) whyLost(l sojourn.Lease) string {
 	if j == nil || !j.had(l) {
 		return driver.LostEnded
 	}
+	if slices.ContainsFunc(j.History, func(e Entry) bool { return e.Epoch == l.Epoch && e.Outcome == "revoked" }) {
+		return driver.LostRevoked
+	}
 	if j.State.Live() && j.Epoch > l.Epoch {
 		return driver.LostTaken
 	}

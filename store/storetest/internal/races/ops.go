@@ -122,7 +122,7 @@ func (r *round) changeEdges() (string, func(driver.Store) error) {
 
 // byHand is what an operator does to a job.
 func (r *round) byHand(id sojourn.ID) (string, func(driver.Store) error) {
-	e := sojourn.Edit{By: "ops", Action: oneOf(r, sojourn.EditCancel, sojourn.EditCancel, sojourn.EditFail, sojourn.EditRedrive, sojourn.EditRedrive, sojourn.EditPurge)}
+	e := sojourn.Edit{By: "ops", Action: oneOf(r, sojourn.EditCancel, sojourn.EditCancel, sojourn.EditFail, sojourn.EditRedrive, sojourn.EditRedrive, sojourn.EditRelease, sojourn.EditPurge)}
 	if e.Action == sojourn.EditCancel || e.Action == sojourn.EditPurge {
 		e.Dependents = oneOf(r, "", sojourn.DependentsCancel, sojourn.DependentsRelease)
 	}

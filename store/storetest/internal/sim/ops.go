@@ -376,7 +376,7 @@ func (r actor) editSome() {
 		ids = append(ids, oneOf(r.dice, all...).ID)
 	}
 	e := sojourn.Edit{Action: oneOf(r.dice, sojourn.EditCancel, sojourn.EditFail, sojourn.EditRedrive, sojourn.EditRedrive, sojourn.EditRedrive,
-		sojourn.EditPurge, sojourn.EditChange, sojourn.EditChange), By: "ops", Reason: oneOf(r.dice, "", "asked")}
+		sojourn.EditRelease, sojourn.EditRelease, sojourn.EditPurge, sojourn.EditChange, sojourn.EditChange), By: "ops", Reason: oneOf(r.dice, "", "asked")}
 	if e.Action == sojourn.EditRedrive { // mostly of jobs for which it can be
 		if over := r.m.That(func(j *model.Job) bool { return j.State == sojourn.Failed || j.State == sojourn.Cancelled }); len(over) > 0 && r.chance(80) {
 			ids = []sojourn.ID{oneOf(r.dice, over...).ID}
