@@ -148,7 +148,7 @@ crash-http:
 
 # Each fault of sdk/faults.json on each call of the clients in Go, Python and TypeScript. make test-all runs the short ones.
 faults:
-	SOJOURN_FAULTS=all go test -vet=off -count=1 -timeout 10m -v -run '^TestFaults$$' ./cmd/sojourn
+	SOJOURN_FAULTS=all go test -vet=off -count=1 -timeout 15m -v -run '^TestFaults$$' ./cmd/sojourn
 
 # Brokers and sources that are killed while answers come. make test-all sends 2,000. STORE is sqlite or postgres, ONLY a
 # pattern of tests.

@@ -69,16 +69,14 @@ func TestLeasesOfARepeatedClaim(t *testing.T) {
 			return &sojourn.Error{Code: sojourn.CodeUnknown, Message: "no answer", Err: ctx.Err()}, nil
 		}
 		w := New(sojourn.NewClient(f), Options{})
-		var began time.Time
+		began := make(chan struct{})
 		Handle(w, kindA, func(context.Context, *sojourn.Job, args) error {
-			began = time.Now()
+			close(began)
 			time.Sleep(time.Minute)
 			return nil
 		})
 		stop := start(t, w)
-		for f.job(1).Epoch == 0 || began.IsZero() {
-			time.Sleep(time.Second)
-		}
+		<-began
 		synctest.Wait()
 		if left := time.Until(f.job(1).until); left < sojourn.DefaultLease-2*time.Second {
 			t.Errorf("the lease of the repeated claim ends %v after its handler has begun", left)

@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	faultLease    = 24.0 // seconds, of the workers of the table: long enough for a machine with much else to do
-	faultPatience = 6 * time.Minute
+	faultLease    = 48.0 // seconds, of the workers of the table: long enough for a machine with much else to do
+	faultPatience = 9 * time.Minute
 	faultBody     = 80 << 20 // bytes that a client may take of an answer: its limit of 64 MiB and what lies in buffers
 	atATime       = 12       // rows of one client
 )

@@ -43,8 +43,9 @@ const (
 	qCount          = `select count(*) from sj_follower where owner = $1`
 	qInsert         = `insert into sj_follower (owner, name, filter, xid, id, gap, created_us, seen_us) values ($1, $2, $3, $4, $5, 0, $6, $6)`
 	qDelete         = `delete from sj_follower where owner = $1 and name = $2`
-	// qNewest makes transactions with one snapshot fail that are older than the follower.
-	qNewest = `update sj_meta set value = $1 where name = 'followers'`
+	// qNewest makes transactions with one snapshot fail that are older than the follower: they lock
+	// this row, which every store has.
+	qNewest = `update sj_meta set value = value where name = 'instance'`
 	qLag    = `select count(*), coalesce(min(at_us), 0) from (select at_us from sj_event where (xid, id) > ($1, $2) order by xid, id limit $3) e`
 	qStored = `select count(*) from sj_event where xid = $1 and id = $2`
 	qAck    = `update sj_follower set xid = $3, id = $4, gap = 0, seen_us = $5 where owner = $1 and name = $2 and (xid, id) <= ($3, $4)`
@@ -182,7 +183,7 @@ func follow(t *txn.Tx, f follower) (answer, error) {
 		if err := t.Read(TextStart, func(r sqldb.Row) error { f.xid, f.id = r.Int(0), r.Int(1); return nil }); err != nil {
 			return answer{}, err
 		}
-		if _, err := t.Write(qNewest, f.name); err != nil {
+		if _, err := t.Write(qNewest); err != nil {
 			return answer{}, err
 		}
 		if _, err := t.Write(qInsert, f.owner, f.name, f.text, f.xid, f.id, t.Now); err != nil {

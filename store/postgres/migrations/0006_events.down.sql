@@ -1,4 +1,3 @@
-delete from sj_meta where name = 'followers';
 drop table sj_follower;
 drop sequence sj_event_seq;
 drop table sj_event;

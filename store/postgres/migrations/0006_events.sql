@@ -19,5 +19,3 @@ create table sj_follower (
 	primary key (owner, name),
 	constraint follower_name check (name <> '')
 );
--- A transaction with one snapshot locks this row, and fails if a follower was made after its snapshot.
-insert into sj_meta (name, value) values ('followers', '');
