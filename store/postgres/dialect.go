@@ -156,7 +156,8 @@ var ownTexts = map[string]string{
 		returning queue, kind, ` + strings.Join(jobcount.Names, ", "),
 	statistics.TextTake: `delete from sj_stat_change where ctid = any(array(select ctid from sj_stat_change limit $1 for update skip locked))
 		returning day, events`,
-	jobevent.TextAdd: texts.AddTransition,
+	jobevent.TextUnfollowed: `select 1 where not exists (select 1 from sj_follower)`,
+	jobevent.TextAdd:        texts.AddTransition,
 	// Below xmin no transaction can commit any more.
 	events.TextPage: `select ` + events.Columns + ` from sj_event where (xid, id) > ($1, $2) and xid < ` + texts.OldestOpen + ` order by xid, id limit $3`,
 	events.TextExpired: `delete from sj_event where (xid, id) in (select xid, id from (select xid, id, at_us from sj_event order by xid, id limit $2) e where at_us < $1 and xid < ` +

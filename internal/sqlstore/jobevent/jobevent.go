@@ -13,9 +13,11 @@ const (
 	// one of its own.
 	TextAdd = `insert into sj_event (xid, job, at_us, from_state, state, generation, attempt, queue, kind, key, tags)
 		select 0, $1, $2, $3, $4, $5, $6, $7, $8, $9, coalesce((select tags from sj_job where id = $1), '') where exists (select 1 from sj_follower)`
-	Unfollowed   = `select 1 where not exists (select 1 from sj_follower)`
-	AnyFollower  = `select count(*) from (select 1 from sj_follower limit 1) f`
-	LockFollower = `select 1 from sj_meta where name = 'instance' for share` // only PostgreSQL has it
+	// TextUnfollowed changes a row if nobody follows. On SQLite only a change counts; PostgreSQL,
+	// where it would lock the row, has a text of its own that reads.
+	TextUnfollowed = `update sj_meta set value = value where name = 'instance' and not exists (select 1 from sj_follower)`
+	AnyFollower    = `select count(*) from (select 1 from sj_follower limit 1) f`
+	LockFollower   = `select 1 from sj_meta where name = 'instance' for share` // only PostgreSQL has it
 
 	// Raced says why a transaction is repeated that has not written its transitions.
 	Raced = "somebody follows the events now"

@@ -54,5 +54,5 @@ func writeTransitions(t *Tx) {
 		return
 	}
 	t.Cache.unfollowed = true
-	t.Add(jobevent.Unfollowed, 1, jobevent.Raced)
+	t.Add(jobevent.TextUnfollowed, 1, jobevent.Raced)
 }
