@@ -29,8 +29,8 @@ var acts = []struct {
 	{5, actor.changeEdges}, {5, actor.scheduleSome}, {wholeWeight(), actor.wholeSome}, {1, actor.peekSome}, {1, actor.changeQueue}, {1, actor.workerDies}, {1, actor.storeGoes},
 }
 
-// wholeWeight is how often an operation on a workflow comes: only if SOJOURN_SIM_WHOLES is set. With
-// them seed 115 finds a dependency that stays open among members that are redriven one by one.
+// wholeWeight is how often an operation on a workflow comes: only if SOJOURN_SIM_WHOLES is set.
+// With them seed 115 finds a dependency that stays open among members that are redriven one by one.
 func wholeWeight() int {
 	if os.Getenv("SOJOURN_SIM_WHOLES") == "" {
 		return 0
