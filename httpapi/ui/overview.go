@@ -48,7 +48,7 @@ func (q *request) someQueues() (names []string) {
 	return names
 }
 
-// finding is a sentence about what is not as it should be.
+// finding is a sentence about something that an operator should look at.
 type finding struct {
 	Bad  bool // else it may be meant so
 	Text string

@@ -81,7 +81,7 @@ func queuePage(q *request) (page, error) {
 	return page{name: "queue", title: "Queue " + name, nav: "queues", live: 1, data: d}, nil
 }
 
-// settings lists what is in force, what a program has declared, and what an operator has set.
+// settings lists the settings in force, the declared ones, and those of an operator.
 func settings(s *sojourn.QueueStatus) (out []setting) {
 	inForce, declared := fieldsOf(s.Settings), fieldsOf(s.Declared)
 	set := s.Overrides.Fields()

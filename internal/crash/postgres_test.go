@@ -73,8 +73,8 @@ func TestKillPostgres(t *testing.T) {
 }
 
 // TestKillPostgresControl is the control arm: with synchronous_commit=off a crash of the server
-// must lose acknowledged jobs, else TestKillPostgres could not fail. The server writes what it
-// holds only every 10 s here, and crashes when some jobs of this run are acknowledged.
+// must lose acknowledged jobs, else TestKillPostgres could not fail. The server writes
+// its log to disk only every 10 s here, and crashes when some jobs of this run are acknowledged.
 func TestKillPostgresControl(t *testing.T) {
 	cluster := newDatabase(t)
 	pgtest.SQL(t, cluster.URL, "alter system set wal_writer_delay = '10s'")

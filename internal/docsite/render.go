@@ -22,7 +22,7 @@ import (
 //go:embed static
 var static embed.FS
 
-// page is a Markdown file and what it becomes.
+// page is a Markdown file and the HTML page made from it.
 type page struct {
 	source  string // its file, such as guides/go.md
 	Path    string // its place in the site, such as guides/go.html

@@ -1,5 +1,5 @@
-// Package fingerprint reduces the text of an error to what is the same each time that the same
-// cause occurs. Failures with the same fingerprint belong to one group.
+// Package fingerprint removes the variable parts from the text of an error, so that errors with the
+// same cause have the same text. Failures with the same fingerprint belong to one group.
 //
 // It masks what differs from job to job: numbers, ids, UUIDs, hexadecimal digits, quoted strings,
 // URLs, mail and network addresses, and paths. It looks only at the shape of a word: the result

@@ -13,7 +13,7 @@ import (
 // versionPackage has the variables that the linker sets.
 const versionPackage = "github.com/sojourn-queue/sojourn/internal/version"
 
-// output runs a program in the repository and returns what it prints.
+// output runs a program in the repository and returns its standard output.
 func (r *release) output(name string, args ...string) (string, error) {
 	cmd := exec.Command(name, args...)
 	cmd.Dir = r.root

@@ -11,7 +11,7 @@ import (
 )
 
 // TestTypesResolve: the type of each problem is a link to the code's section in
-// docs/reference/errors.md, which says the status, and what has become of a write.
+// docs/reference/errors.md, which says the status, and whether the write was stored.
 func TestTypesResolve(t *testing.T) {
 	_, page, ok := strings.Cut(strings.TrimSuffix(docsURL, "#"), "/blob/main/")
 	if !ok {

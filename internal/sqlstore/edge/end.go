@@ -206,8 +206,9 @@ func decide(t *txn.Tx, edges []Edge, states states) error {
 	return nil
 }
 
-// stillOpen reads edges again, under the locks of their children. It returns those of them that are
-// still open and that still wait for what has ended: of a stage only those with OnStage.
+// stillOpen reads edges again, under the locks of their children. It returns the edges that
+// are still open and that the end of their parent resolves; the end of a stage resolves only edges
+// with OnStage.
 func stillOpen(t *txn.Tx, edges []Edge, parents, children sqldb.Ints, states states) ([]Edge, error) {
 	found := make(map[[2]sojourn.ID]bool, len(edges))
 	for _, e := range edges {

@@ -4,7 +4,7 @@
 // read to know it: it adds one row of counts to sj_failure_new for each group, whatever the number
 // of failures, and locks nothing. A fold adds these rows up. Any sweep folds, and so does a list.
 // The failed job itself has the id of its group in sj_final, and so has each failed step in
-// sj_history: what is open is counted there, and needs no counter.
+// sj_history. Open failures are counted from these rows, so there is no counter of them.
 //
 // A transaction without failures has no statement of this package.
 package failure

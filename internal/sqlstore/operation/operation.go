@@ -2,9 +2,9 @@
 //
 // An operation is a row with a filter, an edit and a cursor: the id of the last job that it has
 // handled. A slice is one transaction that edits the next jobs and moves the cursor. So a crash
-// loses nothing and repeats nothing. Any sweep carries on what is due. A process takes an operation
-// under a lease in its row, so that two processes do not wait for each other's slices; the lease is
-// not needed for correctness.
+// loses no edit and repeats none. Each sweep continues the operations that are due. A process
+// takes an operation under a lease in its row, so that two processes do not wait for each other's
+// slices; the lease is not needed for correctness.
 package operation
 
 import (
@@ -332,7 +332,7 @@ type due struct {
 	state int64
 }
 
-// SweepOperations carries out what is due, and deletes operations that have ended long ago.
+// SweepOperations continues operations that are due, and deletes those that have ended long ago.
 func (s *Runner) SweepOperations(ctx context.Context) error {
 	var all []due
 	if err := s.core.View(ctx, func(t *txn.Tx) error {

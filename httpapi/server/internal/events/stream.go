@@ -17,7 +17,7 @@ const (
 	// them.
 	StreamType = "text/event-stream"
 	// StreamTime is how long a stream lasts at most. A browser then opens it again by itself, with
-	// the id of the last event, which acknowledges what it has got.
+	// the id of the last event that it has received. This acknowledges the events up to it.
 	StreamTime = time.Minute
 	// heartbeat is the longest time without a line, so that proxies keep the connection.
 	heartbeat = 10 * time.Second
