@@ -257,9 +257,9 @@ func post(t *txn.Tx, states states) error {
 	return nil
 }
 
-// Post is the end of a job in another way than by its row: a purge.
-func Post(t *txn.Tx, id sojourn.ID, as sojourn.State) error {
-	return post(t, states{id: as})
+// Post is the end of jobs in another way than by their rows: a purge, or a redrive that is refused.
+func Post(t *txn.Tx, ended map[sojourn.ID]sojourn.State) error {
+	return post(t, ended)
 }
 
 // Drain works on the outbox until it is empty.

@@ -93,7 +93,7 @@ func purge(t *txn.Tx, j *sojourn.Job, r *editRequest) (sojourn.State, bool, erro
 	if j.State != sojourn.Completed { // the outbox releases the dependents of a completed job, if any are left
 		var open bool
 		if open, err = r.ending(j.ID, true).Clear(t); err == nil && open {
-			err = edge.Post(t, j.ID, sojourn.Cancelled)
+			err = edge.Post(t, map[sojourn.ID]sojourn.State{j.ID: sojourn.Cancelled})
 		}
 	}
 	if err == nil {

@@ -101,9 +101,9 @@ func redrive(t *txn.Tx, j *sojourn.Job, e *sojourn.Edit, reopen func(t *txn.Tx, 
 func waitsForNone(*txn.Tx, sojourn.ID) (int32, error) { return 0, nil }
 
 // RedriveMembers redrives the failed and cancelled ones of some members of a workflow, whose row is
-// locked and which is not over. They wait again for those that they depend on. refused is why one
-// of them stays as it is, if one does.
-func RedriveMembers(t *txn.Tx, workflow int64, ids sqldb.Ints, by, reason string) (refused, err error) {
+// locked and which is not over. ids are the members up to the one named last. They wait again for
+// those that they depend on. refused is why one of them stays as it is, if one does.
+func RedriveMembers(t *txn.Tx, workflow int64, last string, ids sqldb.Ints, by, reason string) (refused, err error) {
 	f := sojourn.Filter{States: []sojourn.State{sojourn.Failed, sojourn.Cancelled}, Limit: len(ids)}
 	for _, id := range ids {
 		f.IDs = append(f.IDs, sojourn.ID(id))
@@ -113,23 +113,23 @@ func RedriveMembers(t *txn.Tx, workflow int64, ids sqldb.Ints, by, reason string
 		return nil, err
 	}
 	e := sojourn.Edit{Action: sojourn.EditRedrive, By: by, Reason: reason}
+	r := edge.Redrive{Workflow: workflow, Last: last, Stayed: map[sojourn.ID]sojourn.State{}}
 	var states []sojourn.State
 	for i := range found {
-		was := found[i].State
-		_, _, err := redrive(t, &found[i], &e,
-			func(*txn.Tx, sojourn.ID, sojourn.State) (int64, error) { return workflow, nil },
-			func(t *txn.Tx, id sojourn.ID) (int32, error) { return edge.Again(t, id, workflow) })
+		id, was := found[i].ID, found[i].State
+		_, _, err := redrive(t, &found[i], &e, func(*txn.Tx, sojourn.ID, sojourn.State) (int64, error) { return workflow, nil }, r.Again)
 		switch {
 		case err == nil:
 			states = append(states, was)
+			delete(r.Stayed, id)
 		case sojourn.ErrorCode(err) != "":
-			refused = err
+			refused, r.Stayed[id] = err, was
 		default:
 			return nil, err
 		}
 	}
 	member.TakeBack(t, workflow, states...)
-	return refused, nil
+	return refused, edge.Post(t, r.Stayed)
 }
 
 // takeKey gives a redriven job its key again, unless another job has it.

@@ -122,7 +122,7 @@ func (s *Keeper) slice(t *txn.Tx, id int64) (more bool, err error) {
 	case len(ids) == 0:
 	case w.Doing == member.Redrives:
 		var refusal error
-		if refusal, err = operate.RedriveMembers(t, w.ID, ids, by, w.Reason); refusal != nil {
+		if refusal, err = operate.RedriveMembers(t, w.ID, w.Done, ids, by, w.Reason); refusal != nil {
 			w.Problem = sojourn.Cut(refusal.Error(), sojourn.MaxReason)
 		}
 	default:

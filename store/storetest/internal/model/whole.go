@@ -84,17 +84,23 @@ func (m Wholes) cancel(w *Whole, reason string) {
 	}
 }
 
-// redrive redrives the failed and cancelled members. Each waits again for those of its parents that
-// are live, and for members that are redriven with it.
+// redrive redrives the failed and cancelled members in the order of their names. Each waits again
+// for those of its parents that are live, and for members that are redriven with it. A member whose
+// redrive is refused has ended once more for those that wait for it.
 func (m Wholes) redrive(w *Whole, reason string) {
 	var again []*Job
-	for _, id := range slices.Sorted(maps.Values(w.Members)) {
-		if j := m.Jobs[id]; j != nil && (j.State == sojourn.Failed || j.State == sojourn.Cancelled) {
+	for _, name := range slices.Sorted(maps.Keys(w.Members)) {
+		if j := m.Jobs[w.Members[name]]; j != nil && (j.State == sojourn.Failed || j.State == sojourn.Cancelled) {
 			again = append(again, j)
 		}
 	}
 	for _, j := range again {
 		Edits(m.Model).redriveAfter(j, sojourn.Edit{Reason: reason}, func() int32 { return m.Edges.again(j.ID, w) })
+	}
+	for _, j := range again {
+		if j = m.Jobs[j.ID]; j.State.Final() && len(m.Edges.children(j.ID)) > 0 {
+			m.Edges.outbox[j.ID] = j.State
+		}
 	}
 }
 

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"os"
 	"slices"
 	"time"
 
@@ -26,16 +25,7 @@ var acts = []struct {
 }{
 	{16, actor.enqueueSome}, {22, actor.claimSome}, {26, actor.reportSome}, {13, actor.respondSome}, {12, actor.letTimePass},
 	{4, actor.extendSome}, {4, actor.saveSome}, {5, actor.editSome}, {3, actor.editInboxSome}, {4, func(r actor) { r.sweep(1000) }}, {7, actor.repeatSome},
-	{5, actor.changeEdges}, {5, actor.scheduleSome}, {wholeWeight(), actor.wholeSome}, {1, actor.peekSome}, {1, actor.changeQueue}, {1, actor.workerDies}, {1, actor.storeGoes},
-}
-
-// wholeWeight is how often an operation on a workflow comes: only if SOJOURN_SIM_WHOLES is set.
-// With them seed 115 finds a dependency that stays open among members that are redriven one by one.
-func wholeWeight() int {
-	if os.Getenv("SOJOURN_SIM_WHOLES") == "" {
-		return 0
-	}
-	return 5
+	{5, actor.changeEdges}, {5, actor.scheduleSome}, {5, actor.wholeSome}, {1, actor.peekSome}, {1, actor.changeQueue}, {1, actor.workerDies}, {1, actor.storeGoes},
 }
 
 // step does one random operation.

@@ -15,6 +15,8 @@ var operateTrials = []kit.Trial{
 	{Name: "a workflow is cancelled", Law: "A cancel of the whole cancels every member that is not final, and starts none of them.", Covers: "spec:D11", Run: cancels},
 	{Name: "a workflow is redriven", Law: "A redrive of the whole runs what has failed or was cancelled again, in the order of the dependencies.",
 		Covers: "spec:D11 inv:E5", Run: redrives},
+	{Name: "a workflow is redriven around a member that stays", Law: "Those that depend on a member whose redrive is refused get its end again.",
+		Covers: "spec:D11 inv:E5", Run: redrivesAround},
 	{Name: "workflows are listed", Law: "Workflows are listed by prefix and state, members by state, both in pages.", Covers: "spec:D11", Run: lists},
 	{Name: "workflows of tenants", Law: "A token sees and changes only workflows whose members are all within its grants.", Covers: "spec:H7", Run: tenants},
 	{Name: "callbacks of a tenant", Law: "Callbacks are enqueued with the grants that the token of the maker has at that time.", Covers: "spec:H7 inv:E5", Run: ownersCallback},
@@ -73,20 +75,30 @@ func redrives(s *kit.Scene) {
 	out, err = c.Redrive(s.Ctx, "a", "")
 	s.Must(err, "Redrive of a completed one")
 	kit.Same(s, "generation", fmt.Sprintln(out.State, out.Generation), "completed 2\n")
+}
 
-	// A member whose key was taken stays as it is.
-	start(s, workflow.New("b").Add("x", job(sojourn.Key("k"))).Add("y", job()).OnEnd(callback("end")))
-	end(s, "x", "y")
+// redrivesAround: the key of member m was taken meanwhile. a and c come before it, x and z after it
+// in the order in which members are redriven.
+func redrivesAround(s *kit.Scene) {
+	c := calls(s)
+	m := func(a sojourn.OnFailure) workflow.Edge { return workflow.After("m").OnFailure(a) }
+	start(s, workflow.New("b").Add("m", job(sojourn.Key("k"))).Add("a", job(), m(sojourn.IgnoreFailure)).Add("c", job(), m(sojourn.CancelOnFailure)).
+		Add("x", job(), m(sojourn.IgnoreFailure)).Add("z", job(), m(sojourn.CancelOnFailure)).OnEnd(callback("end")))
+	end(s, "m")
+	s.Sweep()
+	end(s, "a", "x")
+	is(s, "b", "failed 1: failed 3, cancelled 2")
 	called(s, "end failed 1")
 	s.Enqueue(sojourn.Key("k"))
-	out, err = c.Redrive(s.Ctx, "b", "")
+	out, err := c.Redrive(s.Ctx, "b", "")
 	s.Must(err, "Redrive")
 	if !strings.Contains(out.Problem, `"k"`) {
 		s.Errorf("the problem is %q", out.Problem)
 	}
-	is(s, "b", "running 2: ready 1, failed 1")
+	s.Sweep()
+	is(s, "b", "running 2: ready 2, failed 1, cancelled 2")
 	end(s)
-	is(s, "b", "failed 2: completed 1, failed 1")
+	is(s, "b", "failed 2: completed 2, failed 1, cancelled 2")
 	called(s, "end failed 2")
 }
 
