@@ -15,7 +15,8 @@ import (
 // the request was sent that won or extended it. An extend request times out after L/6 and is sent
 // again. So two requests in a row may fail, or not be answered, before a handler is stopped, and it
 // is stopped before another worker can have its job. A repeated claim returns leases that may be
-// nearly over: they are extended at once.
+// nearly over: they are extended at once. No request takes longer than half of the time that is
+// left until a handler would be stopped, so that even then one without an answer is sent again.
 
 // watchPause is the shortest interval between two checks of all steps.
 const watchPause = 10 * time.Millisecond
@@ -32,11 +33,24 @@ func (r *run) extendLoop() {
 		}
 		r.overrun()
 		next = every
-		if err := r.extendAll(limit); err != nil && r.calls.Err() == nil {
+		if err := r.extendAll(min(limit, max(r.left()/2, watchPause))); err != nil && r.calls.Err() == nil {
 			r.failed("extend", err)
-			next = every / 10
+			next = min(every/10, max(r.left()/4, watchPause))
 		}
 	}
+}
+
+// left is the time until the first handler is stopped unless its lease is extended; at most L.
+func (r *run) left() time.Duration {
+	now, left := time.Now(), r.w.o.Lease
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for s := range r.steps {
+		if s.phase == running && !s.warned && !s.as.noExtend && !s.inTx {
+			left = min(left, s.handlerEnd().Sub(now))
+		}
+	}
+	return left
 }
 
 // extendAll extends the leases of all taken jobs. This includes reported steps: a slow store must

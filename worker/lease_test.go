@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -51,42 +52,69 @@ func TestExtends(t *testing.T) {
 }
 
 // A repeated claim may return leases of which most is over: they are extended at once, because the
-// next extension of all leases may come after their end.
+// next extension of all leases may come after their end. An extension without an answer is sent
+// again before the handler is stopped.
 func TestLeasesOfARepeatedClaim(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
-		f.add(kindA.New(args{}))
-		first := true
-		f.onClaim = func(ctx context.Context, r driver.ClaimRequest) (before, after error) {
-			if !first {
-				return nil, nil
-			}
-			first = false
-			if got, err := f.Claim(ctx, r); err != nil || len(got) != 1 {
-				t.Errorf("%d jobs, %v", len(got), err)
-			}
-			<-ctx.Done() // executed, and its answer never comes
-			return &sojourn.Error{Code: sojourn.CodeUnknown, Message: "no answer", Err: ctx.Err()}, nil
-		}
-		w := New(sojourn.NewClient(f), Options{})
-		began := make(chan struct{})
-		Handle(w, kindA, func(context.Context, *sojourn.Job, args) error {
-			close(began)
-			time.Sleep(time.Minute)
-			return nil
+	for _, c := range []struct {
+		name     string
+		unheard  int // extensions that are not answered
+		wantLeft time.Duration
+	}{
+		{"at once", 0, sojourn.DefaultLease - 2*time.Second},
+		{"an extension without an answer", 1, 0},
+		{"two extensions without an answer", 2, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { leaseOfRepeatedClaim(t, c.unheard, c.wantLeft) })
 		})
-		stop := start(t, w)
-		<-began
-		synctest.Wait()
-		if left := time.Until(f.job(1).until); left < sojourn.DefaultLease-2*time.Second {
-			t.Errorf("the lease of the repeated claim ends %v after its handler has begun", left)
+	}
+}
+
+func leaseOfRepeatedClaim(t *testing.T, unheard int, wantLeft time.Duration) {
+	f := newFake()
+	f.onExtend = func(ctx context.Context) error {
+		if unheard--; unheard < 0 {
+			return nil
 		}
-		time.Sleep(time.Minute)
-		mustStop(t, stop)
-		if j := f.job(1); j.State != sojourn.Completed || j.Epoch != 1 {
-			t.Errorf("job is %s after %d claims", j.State, j.Epoch)
+		<-ctx.Done()
+		return &sojourn.Error{Code: sojourn.CodeUnknown, Message: "no answer", Err: ctx.Err()}
+	}
+	f.add(kindA.New(args{}))
+	first := true
+	f.onClaim = func(ctx context.Context, r driver.ClaimRequest) (before, after error) {
+		if !first {
+			return nil, nil
+		}
+		first = false
+		if got, err := f.Claim(ctx, r); err != nil || len(got) != 1 {
+			t.Errorf("%d jobs, %v", len(got), err)
+		}
+		<-ctx.Done() // executed, and its answer never comes
+		return &sojourn.Error{Code: sojourn.CodeUnknown, Message: "no answer", Err: ctx.Err()}, nil
+	}
+	w := New(sojourn.NewClient(f), Options{})
+	began := make(chan struct{})
+	begin := sync.OnceFunc(func() { close(began) })
+	Handle(w, kindA, func(ctx context.Context, _ *sojourn.Job, _ args) error {
+		begin()
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Minute):
+			return nil
 		}
 	})
+	stop := start(t, w)
+	<-began
+	synctest.Wait()
+	if left := time.Until(f.job(1).until); left < wantLeft {
+		t.Errorf("the lease of the repeated claim ends %v after its handler has begun", left)
+	}
+	time.Sleep(time.Minute)
+	mustStop(t, stop)
+	if j := f.job(1); j.State != sojourn.Completed || j.Epoch != 1 {
+		t.Errorf("job is %s after %d claims", j.State, j.Epoch)
+	}
 }
 
 // inv:F5: handlers that use all processors do not hold up the leases.
