@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/access"
@@ -81,12 +82,18 @@ func enqueueRaw(c *call, in *enqueueRawIn) (wire.Enqueued, error) {
 	return c.enqueueAlone(&j)
 }
 
-func listJobs(c *call, in *wire.Filter) (wire.JobsAnswer, error) { return c.find(in.Domain()) }
+func listJobs(c *call, in *wire.Filter) (wire.JobsAnswer, error) {
+	f, err := in.Domain(time.Now())
+	if err != nil {
+		return wire.JobsAnswer{}, err
+	}
+	return c.find(f)
+}
 
 type findJobsIn struct{ Body wire.Filter }
 
 func findJobs(c *call, in *findJobsIn) (wire.JobsAnswer, error) {
-	return c.find(in.Body.Domain())
+	return listJobs(c, &in.Body)
 }
 
 // find lists jobs. A token that may not see all of them names the queue and the kind that it looks
@@ -252,7 +259,11 @@ func whyJob(c *call, in *jobIn) (sojourn.Why, error) {
 type editJobsIn struct{ Body wire.EditRequest }
 
 func editJobs(c *call, in *editJobsIn) (wire.EditAnswer, error) {
-	f, e := in.Body.Filter.Domain(), in.Body.Edit.Domain()
+	f, err := in.Body.Filter.Domain(time.Now())
+	if err != nil {
+		return wire.EditAnswer{}, err
+	}
+	e := in.Body.Edit.Domain()
 	verb := access.VerbOperate
 	if e.Action == sojourn.EditPurge {
 		verb = access.VerbAdmin

@@ -1,6 +1,10 @@
 package wire
 
-import "github.com/sojourn-queue/sojourn/store/operation"
+import (
+	"time"
+
+	"github.com/sojourn-queue/sojourn/store/operation"
+)
 
 // NewOperation is a stored operation to be started.
 type NewOperation struct {
@@ -17,9 +21,10 @@ func NewOperationOf(s operation.Spec) NewOperation {
 	return NewOperation{s.ID, FilterOf(s.Filter), EditOf(s.Edit), s.Limit, s.Rate, s.Canary}
 }
 
-// Domain is n for a store.
-func (n NewOperation) Domain() operation.Spec {
-	return operation.Spec{ID: n.ID, Filter: n.Filter.Domain(), Edit: n.Edit.Domain(), Limit: n.Limit, Rate: n.Rate, Canary: n.Canary}
+// Domain is n for a store. Ages in the text of its filter count from now.
+func (n NewOperation) Domain(now time.Time) (operation.Spec, error) {
+	f, err := n.Filter.Domain(now)
+	return operation.Spec{ID: n.ID, Filter: f, Edit: n.Edit.Domain(), Limit: n.Limit, Rate: n.Rate, Canary: n.Canary}, err
 }
 
 // Operation is a stored operation.

@@ -8,6 +8,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/driver"
+	"github.com/sojourn-queue/sojourn/store/filter"
 )
 
 // Filter is sojourn.Filter, in a body or in a query.
@@ -34,6 +35,7 @@ type Filter struct {
 	ParentsOf     sojourn.ID      `json:"parents_of,omitempty" query:"parents_of" doc:"the jobs that this job depends on"`
 	ChildrenOf    sojourn.ID      `json:"children_of,omitempty" query:"children_of" doc:"the jobs that depend on this one"`
 	AwaitedBy     sojourn.ID      `json:"awaited_by,omitempty" query:"awaited_by" doc:"the children of this job: those that its outcome await_jobs has stored in its present generation and stage"`
+	Where         string          `json:"where,omitempty" query:"where" doc:"more conditions as text, such as kind:charge state:awaiting age:>10m; one that another field has is refused"`
 }
 
 // InboxFilter is sojourn.InboxFilter, in a query.
@@ -50,13 +52,21 @@ type InboxFilter struct {
 // FilterOf is f for the wire.
 func FilterOf(f sojourn.Filter) Filter {
 	return Filter{f.IDs, f.Kind, f.Key, f.Queue, f.States, f.Group, f.Tag, f.Reason, f.CreatedAfter, f.CreatedBefore, f.EndedAfter, f.EndedBefore, f.Failure, sojourn.ID(number(f.After)), f.Limit, f.Newest,
-		f.Next, f.Full, f.Wait, f.ParentsOf, f.ChildrenOf, f.AwaitedBy}
+		f.Next, f.Full, f.Wait, f.ParentsOf, f.ChildrenOf, f.AwaitedBy, ""}
 }
 
-// Domain is f for a store.
-func (f Filter) Domain() sojourn.Filter {
-	return sojourn.Filter{IDs: f.IDs, Kind: f.Kind, Key: f.Key, Queue: f.Queue, States: f.States, Group: f.Group, Tag: f.Tag, Reason: f.Reason, CreatedAfter: f.CreatedAfter,
+// Domain is f for a store. Ages in its text count from now.
+func (f Filter) Domain(now time.Time) (sojourn.Filter, error) {
+	out := sojourn.Filter{IDs: f.IDs, Kind: f.Kind, Key: f.Key, Queue: f.Queue, States: f.States, Group: f.Group, Tag: f.Tag, Reason: f.Reason, CreatedAfter: f.CreatedAfter,
 		CreatedBefore: f.CreatedBefore, EndedAfter: f.EndedAfter, EndedBefore: f.EndedBefore, Failure: f.Failure, After: cursor(int64(f.After)), Limit: f.Limit, Newest: f.Newest, Next: f.Next, Full: f.Full, Wait: f.Wait, ParentsOf: f.ParentsOf, ChildrenOf: f.ChildrenOf, AwaitedBy: f.AwaitedBy}
+	if f.Where == "" {
+		return out, nil
+	}
+	read, err := filter.Parse(f.Where, now)
+	if err != nil {
+		return out, err
+	}
+	return filter.Join(out, read)
 }
 
 // Domain is f for a store.

@@ -125,7 +125,7 @@ class Client(EventCalls):
 
     def find(self, **filter: Any) -> List[Job]:
         """Lists jobs by the fields of ``POST /v1/jobs/find``: ids, kind, key, queue, states, group, tag, reason, failure,
-        ended_after, ended_before, after, limit, newest, full, …"""
+        ended_after, ended_before, after, limit, newest, full, …, and where: conditions as text, such as ``kind:charge age:>10m``."""
         jobs: List[Job] = self._transport.call("POST", "/v1/jobs/find", plain(filter, "filter"), safe=True,
                                                read=lambda a: [Job(j) for j in listed(a, "jobs")])
         return jobs

@@ -42,6 +42,8 @@ export interface JobFilter {
   endedAfter?: Date;
   /** Only final jobs that ended before it. */
   endedBefore?: Date;
+  /** More conditions as text, such as `kind:charge state:awaiting age:>10m`. One that another field has is refused. */
+  where?: string;
   /** The id of a failure group: its failed jobs, and live jobs whose last step failed with this cause. */
   failure?: string;
   /** The last id of the page before. */
@@ -223,7 +225,7 @@ export class Client extends EventCalls {
     const body = { ids: f.ids, kind: f.kind, key: f.key, queue: f.queue, states: f.states, group: f.group, tag: f.tag, reason: f.reason,
       created_after: f.createdAfter, created_before: f.createdBefore, ended_after: f.endedAfter,
       ended_before: f.endedBefore, failure: f.failure, after: f.after, limit: f.limit, newest: f.newest, full: f.full,
-      parents_of: f.parentsOf, children_of: f.childrenOf, awaited_by: f.awaitedBy,
+      parents_of: f.parentsOf, children_of: f.childrenOf, awaited_by: f.awaitedBy, where: f.where,
       wait: f.wait === undefined ? undefined : durationText(f.wait, "wait") };
     return this.transport.call("POST", "/v1/jobs/find", body, { safe: true, read: (a) => listed(a, "jobs").map((j: Raw) => new Job(j)) });
   }

@@ -96,7 +96,7 @@ func (a *app) bulkCommand(use, short string, f *bulkFlags, fill func(b *bulk)) *
 
 // choose says which jobs: by id, or by filters, but not by nothing.
 func (b *bulk) choose(cmd *cobra.Command, args []string) error {
-	given := slices.DeleteFunc([]string{"state", "kind", "key", "queue", "group", "tag", "reason", "failure", "ended-after", "ended-before"}, func(flag string) bool { return !cmd.Flags().Changed(flag) })
+	given := slices.DeleteFunc(slices.Clone(filterNames), func(flag string) bool { return !cmd.Flags().Changed(flag) })
 	for _, flag := range given { // a shell variable that is not set must not choose every job
 		if v := cmd.Flags().Lookup(flag).Value.String(); v == "" || v == "[]" {
 			return sojourn.Invalid(flag, "the filter is empty; leave --%s out, or give --all for every job", flag)

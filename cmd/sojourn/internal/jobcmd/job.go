@@ -14,6 +14,7 @@ import (
 	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/cli"
 	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/parse"
 	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/terminal"
+	"github.com/sojourn-queue/sojourn/store/filter"
 )
 
 // app is the command line, with the methods of this package.
@@ -46,6 +47,7 @@ func (a *app) command() *cobra.Command {
 type filterFlags struct {
 	kind, key, queue, group, tag, reason string
 	failure, endedAfter, endedBefore     string
+	where                                string
 	states                               []string
 }
 
@@ -61,18 +63,22 @@ func (f *filterFlags) bind(cmd *cobra.Command) {
 	fl.StringVar(&f.failure, "failure", "", "only jobs of this failure group: its failed jobs, and live jobs whose last step failed with this cause")
 	fl.StringVar(&f.endedAfter, "ended-after", "", "only final jobs that ended after this `time`, such as 2026-01-31T18:00:00Z")
 	fl.StringVar(&f.endedBefore, "ended-before", "", "only final jobs that ended before this `time`")
+	fl.StringVar(&f.where, "where", "", "more conditions as one `text`, such as 'kind:charge state:awaiting age:>10m'; the fields are "+strings.Join(filter.Fields, ", "))
 }
+
+// filterNames are the flags that filterFlags binds.
+var filterNames = []string{"state", "kind", "key", "queue", "group", "tag", "reason", "failure", "ended-after", "ended-before", "where"}
 
 func (f filterFlags) filter() (sojourn.Filter, error) {
 	states, err := parse.States(f.states)
 	if err != nil {
 		return sojourn.Filter{}, err
 	}
-	filter := sojourn.Filter{Kind: f.kind, Key: f.key, Queue: f.queue, Group: f.group, Tag: f.tag, Reason: f.reason, Failure: f.failure, States: states}
+	out := sojourn.Filter{Kind: f.kind, Key: f.key, Queue: f.queue, Group: f.group, Tag: f.tag, Reason: f.reason, Failure: f.failure, States: states}
 	for _, end := range []struct {
 		name, text string
 		to         *time.Time
-	}{{"ended-after", f.endedAfter, &filter.EndedAfter}, {"ended-before", f.endedBefore, &filter.EndedBefore}} {
+	}{{"ended-after", f.endedAfter, &out.EndedAfter}, {"ended-before", f.endedBefore, &out.EndedBefore}} {
 		if end.text == "" {
 			continue
 		}
@@ -80,7 +86,16 @@ func (f filterFlags) filter() (sojourn.Filter, error) {
 			return sojourn.Filter{}, err
 		}
 	}
-	return filter, filter.Validate()
+	if f.where != "" {
+		read, err := filter.Parse(f.where, time.Now())
+		if err != nil {
+			return sojourn.Filter{}, err
+		}
+		if out, err = filter.Join(out, read); err != nil {
+			return sojourn.Filter{}, err
+		}
+	}
+	return out, out.Validate()
 }
 
 func (a *app) lsCommand() *cobra.Command {
@@ -95,15 +110,18 @@ func (a *app) lsCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&newest, "newest", false, "newest first")
 	cmd.Flags().BoolVar(&full, "full", false, "with -o json: include args, result, checkpoint and responses")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		filter, err := f.filter()
+		chosen, err := f.filter()
 		if err != nil {
 			return err
 		}
 		if limit < 1 || limit > sojourn.MaxFind {
 			return sojourn.Invalid("limit", "%d is out of range: 1 to %d", limit, sojourn.MaxFind)
 		}
-		filter.Limit, filter.After, filter.Newest, filter.Full = limit, after, newest, full && a.AsJSON()
-		return a.With(func(c *sojourn.Client) error { return a.ls(cmd, c, filter) })
+		if cmd.Flags().Changed("where") && f.where == "" {
+			return sojourn.Invalid("where", "the filter is empty; leave --where out to list every job")
+		}
+		chosen.Limit, chosen.After, chosen.Newest, chosen.Full = limit, after, newest, full && a.AsJSON()
+		return a.With(func(c *sojourn.Client) error { return a.ls(cmd, c, chosen) })
 	}
 	return a.Watchable(cmd)
 }

@@ -2,6 +2,7 @@ package triage
 
 import (
 	"context"
+	"time"
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
@@ -20,7 +21,10 @@ func (in *StartOperationIn) Detail() any {
 
 // StartOperation stores an operation.
 func StartOperation(ctx context.Context, s sojourn.Store, in *StartOperationIn) (wire.Operation, error) {
-	spec := in.Body.Domain()
+	spec, err := in.Body.Domain(time.Now())
+	if err != nil {
+		return wire.Operation{}, err
+	}
 	spec.Edit.By = by(ctx, spec.Edit.By)
 	if spec.ID == "" {
 		spec.ID = operation.NewID()
