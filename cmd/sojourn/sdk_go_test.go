@@ -15,6 +15,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/httpapi"
 	"github.com/sojourn-queue/sojourn/store/event"
+	"github.com/sojourn-queue/sojourn/store/filter"
 	"github.com/sojourn-queue/sojourn/worker"
 )
 
@@ -41,6 +42,7 @@ type scenarioStep struct {
 		event.Filter
 		ParentsOf  string `json:"parents_of"`
 		ChildrenOf string `json:"children_of"`
+		Where      string
 	}
 	On         *[]string
 	Dependents string
@@ -301,7 +303,14 @@ func (d *scenarioDriver) list(ctx context.Context, s scenarioStep) (any, error) 
 	names := []string{}
 	switch s.Do {
 	case "find":
-		jobs, err := d.client.Store().Find(ctx, sojourn.Filter{Kind: s.Filter.Kind, ParentsOf: d.ids[s.Filter.ParentsOf], ChildrenOf: d.ids[s.Filter.ChildrenOf]})
+		f := sojourn.Filter{Kind: s.Filter.Kind, ParentsOf: d.ids[s.Filter.ParentsOf], ChildrenOf: d.ids[s.Filter.ChildrenOf]}
+		if s.Filter.Where != "" {
+			var err error
+			if f, err = filter.Parse(s.Filter.Where, time.Now()); err != nil {
+				return nil, err
+			}
+		}
+		jobs, err := d.client.Store().Find(ctx, f)
 		for _, j := range jobs {
 			for name, id := range d.ids {
 				if id == j.ID && name != "again" {
