@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -51,6 +52,57 @@ func TestSharedEvents(t *testing.T) {
 		return done[0].ID
 	}
 	storetest.SharedEvents(t, late, stores...)
+}
+
+// TestEventsOfALateTransaction: an event that was committed while an older transaction is open is not
+// read before that one has ended. A follower that acknowledged it would never get those of the older.
+func TestEventsOfALateTransaction(t *testing.T) {
+	c := open(t, Schema(newSchema(t)), AutoMigrate())
+	t.Cleanup(func() { driver.Of(c).Close() })
+	if _, err := c.Enqueue(t.Context(), sojourn.NewJob("first", nil)); err != nil { // the queue exists
+		t.Fatal(err)
+	}
+	events := event.Of(c)
+	if _, err := events.Follow(t.Context(), "f", event.Filter{}); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := pgx.Connect(t.Context(), testURL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	tx, err := conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(t.Context())
+	late, err := EnqueueTx(t.Context(), c, tx, sojourn.NewJob("late", nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	early, err := c.Enqueue(t.Context(), sojourn.NewJob("early", nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := events.Read(t.Context(), event.Read{Follower: "f"})
+	if err != nil || len(page.Events) > 0 {
+		t.Fatalf("while the older transaction is open, the follower gets %v, %v", page.Events, err)
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var got []sojourn.ID
+	for tries := 0; len(got) < 2 && tries < 2000; tries++ { // another database of the server may delay them
+		if page, err = events.Read(t.Context(), event.Read{Follower: "f", Ack: page.Next, Wait: time.Second}); err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range page.Events {
+			got = append(got, e.Job)
+		}
+	}
+	if want := []sojourn.ID{late[0].ID, early.ID}; !slices.Equal(got, want) {
+		t.Errorf("the follower gets the jobs %v, want %v", got, want)
+	}
 }
 
 func TestNothingWithoutFollower(t *testing.T) {

@@ -145,6 +145,7 @@ var mutants = []mutant{
 	{"cached rows are deleted without their mark", "store/postgres/dialect.go", " and cast(cast(l.xmin as text) as bigint) = v.mark returning", " returning", "-run=^TestConformancePoisoned$ ./store/postgres"},
 	{"cached queues are not validated", "internal/sqlstore/txn/validate.go", " and q.settings = each($2 text) and", " and each($2 text) is not null and", "-run=^TestPoisonedLives$ ./store/postgres"},
 	{"a bulk start does not compare weights", "store/postgres/internal/texts/texts.go", " and l.weight = $11", " and $11::bigint is not null", "-run=^TestConformancePoisoned$ ./store/postgres"},
+	{"events are read while an older transaction is open", "store/postgres/dialect.go", " and xid < ` + texts.OldestOpen + ` order by xid, id limit $3`", " order by xid, id limit $3`", "-run=^TestEventsOfALateTransaction$ ./store/postgres"},
 	{"a cached clock is not validated", "store/postgres/dialect.go", "TextValidateClock: `select 1 where cast(", "TextValidateClock: `select 1 where 1 = 1 or cast(", "-run=^TestPoisonedLives$ ./store/postgres"},
 	{"a redriven member does not wait for one that is redriven too", "internal/sqlstore/edge/again.go", "!e.waits && !e.isMember", "!e.waits", "-run=^TestSimulation$ ./store/sqlite"},
 	{"a member whose redrive is refused keeps others blocked", "internal/sqlstore/operate/redrive.go", "edge.Post(t, r.Stayed)", "edge.Post(t, nil)", "-run=^TestConformanceMemory$ ./store/sqlite"},
