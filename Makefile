@@ -85,7 +85,7 @@ tracing:
 outside:
 	go -C internal/tools vet ./... && go -C internal/tools test -vet=off -count=1 -skip '^TestBrowser' ./...
 
-# The web page of a real server in Chromium. PICTURES=FOLDER writes a picture of each page there.
+# The web page of a real server in Chromium, and what axe-core of npm finds on it. PICTURES=FOLDER writes a picture of each page there.
 ui:
 	SOJOURN_PICTURES=$(PICTURES) go -C internal/tools test -vet=off -count=1 -timeout 20m -v -run '^TestBrowser' ./browser
 

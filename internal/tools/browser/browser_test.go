@@ -88,20 +88,28 @@ func start(t *testing.T) (*server, string) {
 		t.Fatal(err)
 	}
 	s := &server{T: t, sojourn: sojourn, store: "sqlite:" + filepath.Join(t.TempDir(), "jobs.db")}
-	cmd := exec.Command(s.sojourn, "serve", "--addr", "127.0.0.1:0", "--store", s.store)
+	s.url = s.serve()
+	return s, chromium
+}
+
+// serve starts a server of the store and returns its URL.
+func (s *server) serve(flags ...string) string {
+	s.Helper()
+	cmd := exec.Command(s.sojourn, append([]string{"serve", "--addr", "127.0.0.1:0", "--store", s.store}, flags...)...)
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
 	}
 	if err != nil {
-		t.Fatal(err)
+		s.Fatal(err)
 	}
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	s.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	line, _ := bufio.NewReader(out).ReadString('\n')
-	if s.url = regexp.MustCompile(`http://\S+`).FindString(line); s.url == "" {
-		t.Fatalf("the server said %q", line)
+	url := regexp.MustCompile(`http://\S+`).FindString(line)
+	if url == "" {
+		s.Fatalf("the server said %q", line)
 	}
-	return s, chromium
+	return url
 }
 
 // call sends JSON to the HTTP API and reads the answer.
