@@ -92,7 +92,7 @@ func TestFailures(t *testing.T) {
 	}
 	b.see(fmt.Sprintf("jobs/%d", g.Job), "u003cdetail", "failures?kind=charge&amp;queue=pay&amp;reason=gateway_down")
 	for _, path := range []string{"failure?id=00000000000000ff", "failure"} {
-		if got := b.get(path); got.StatusCode != http.StatusNotFound && got.StatusCode != http.StatusBadRequest {
+		if got := b.get(path); got.StatusCode != http.StatusNotFound && got.StatusCode != http.StatusUnprocessableEntity {
 			t.Errorf("%s: %s", path, got.Status)
 		}
 	}
@@ -125,7 +125,7 @@ func TestMuteFailure(t *testing.T) {
 	form.Del("off")
 	for _, wrong := range []string{"soon", "-1h", "0s"} {
 		form.Set("for", wrong)
-		if got := b.post("do/mute", form); got.StatusCode != http.StatusBadRequest {
+		if got := b.post("do/mute", form); got.StatusCode != http.StatusUnprocessableEntity {
 			t.Errorf("for %s: %s", wrong, got.Status)
 		}
 	}
@@ -170,7 +170,7 @@ func TestRedriveGroup(t *testing.T) {
 	}
 	for _, wrong := range []url.Values{{"canary": {"101"}}, {"canary": {"x"}}, {"rate": {"fast"}}, {"limit": {"-1"}}, {"limit": {"x"}}, {"operation": {"two words"}}} {
 		form := formOf(t, confirm, "do/bulk", wrong)
-		if got := b.post("do/bulk", form); got.StatusCode != http.StatusBadRequest {
+		if got := b.post("do/bulk", form); got.StatusCode != http.StatusUnprocessableEntity {
 			t.Errorf("%v: %s", wrong, got.Status)
 		}
 	}
@@ -238,7 +238,7 @@ func TestPauseOperation(t *testing.T) {
 	if got := control("resume"); got.StatusCode != http.StatusConflict {
 		t.Errorf("resumed after the end: %s", got.Status)
 	}
-	if got := control("../../jobs"); got.StatusCode != http.StatusBadRequest {
+	if got := control("../../jobs"); got.StatusCode != http.StatusUnprocessableEntity {
 		t.Errorf("an unknown action: %s", got.Status)
 	}
 	b.see("audit", "startOperation", "pauseOperation", "cancelOperation")
@@ -331,7 +331,7 @@ func hostileFailures(b *browser) []string {
 		b.Errorf("the problem %q has no markup", o.Problem)
 	}
 	b.see("queues") // for its token
-	if got := b.post("do/bulk", url.Values{"action": {"redrive"}, "queue": {"open"}, "total": {"1"}, "operation": {evil}}); got.StatusCode != http.StatusBadRequest || strings.Contains(got.body, "<script>alert") {
+	if got := b.post("do/bulk", url.Values{"action": {"redrive"}, "queue": {"open"}, "total": {"1"}, "operation": {evil}}); got.StatusCode != http.StatusUnprocessableEntity || strings.Contains(got.body, "<script>alert") {
 		b.Errorf("an operation with a hostile id: %s\n%s", got.Status, got.body)
 	}
 	at := url.QueryEscape(evil)

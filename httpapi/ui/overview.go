@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"time"
 
@@ -112,7 +113,7 @@ func rank(bad bool) int {
 }
 
 // refused reports whether a token lacks a grant.
-func refused(err error) bool { return statusOf(sojourn.ErrorCode(err)) == 403 }
+func refused(err error) bool { return statusOf(err) == http.StatusForbidden }
 
 // tiles sums the counts of all queues.
 func tiles(queues []sojourn.QueueStatus) []tile {

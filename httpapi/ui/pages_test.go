@@ -37,7 +37,7 @@ func TestEmptyPages(t *testing.T) {
 			t.Errorf("%s: %s", path, got.Status)
 		}
 	}
-	if got := b.get("jobs?state=nosuch"); got.StatusCode != http.StatusBadRequest {
+	if got := b.get("jobs?state=nosuch"); got.StatusCode != http.StatusUnprocessableEntity {
 		t.Errorf("unknown state: %s", got.Status)
 	}
 }
@@ -195,7 +195,7 @@ func TestFindAndAnswer(t *testing.T) {
 	}
 	b.see(at+"?done=answered", "The answer is stored.", "ready", "responded", "paid", "1 repeats")
 	form.Set("body", `{"paid":`)
-	if got := b.post("do/answer", form); got.StatusCode != http.StatusBadRequest || !strings.Contains(got.body, "not JSON") {
+	if got := b.post("do/answer", form); got.StatusCode != http.StatusUnprocessableEntity || !strings.Contains(got.body, "not JSON") {
 		t.Errorf("broken JSON: %s", got.Status)
 	}
 }
@@ -272,7 +272,7 @@ func TestBulk(t *testing.T) {
 	}
 	b.see("bulk?action=cancel&scope=all&kind=charge", "No job that matches can be cancelled")
 	b.see("bulk?action=redrive&scope=all&kind=charge", "Redrive 60 jobs?")
-	if got := b.post("do/bulk", url.Values{"action": {"redrive"}, "kind": {"charge"}, "total": {"2000"}}); got.StatusCode != http.StatusBadRequest {
+	if got := b.post("do/bulk", url.Values{"action": {"redrive"}, "kind": {"charge"}, "total": {"2000"}}); got.StatusCode != http.StatusUnprocessableEntity {
 		t.Errorf("many jobs without typing the number: %s", got.Status)
 	}
 	if to := b.done("do/bulk", url.Values{"action": {"redrive"}, "total": {"1"}, "kind": {"charge"}, "id": {ids[0].String()}}); to != "../jobs?done=bulk-redrive&kind=charge&n=1" {
@@ -282,7 +282,7 @@ func TestBulk(t *testing.T) {
 	if j, err := b.client.Get(t.Context(), ids[0]); err != nil || j.State != sojourn.Ready {
 		t.Errorf("redriven: %v, %v", j.State, err)
 	}
-	if got := b.get("bulk?action=cancel"); got.StatusCode != http.StatusBadRequest {
+	if got := b.get("bulk?action=cancel"); got.StatusCode != http.StatusUnprocessableEntity {
 		t.Errorf("nothing selected: %s", got.Status)
 	}
 }

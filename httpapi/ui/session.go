@@ -141,7 +141,7 @@ func (s *site) signIn(w http.ResponseWriter, r *http.Request) {
 	_, err := who.client.Store().Status(q.ctx) // every token with the verb read may ask for it
 	if err != nil {
 		_ = who.client.Close()
-		status := statusOf(sojourn.ErrorCode(err))
+		status := statusOf(err)
 		switch sojourn.ErrorCode(err) {
 		case wire.CodeUnauthorized:
 			status, form.Error = http.StatusUnauthorized, "This token is wrong, expired or revoked."

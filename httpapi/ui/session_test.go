@@ -257,7 +257,7 @@ func TestLargeForms(t *testing.T) {
 	}
 	b.see("signin")
 	b.signIn(bearer)
-	if got := b.post("do/cancel", url.Values{"job": {"1"}, "why": {strings.Repeat("x", maxForm)}}); got.StatusCode != http.StatusBadRequest {
+	if got := b.post("do/cancel", url.Values{"job": {"1"}, "why": {strings.Repeat("x", maxForm)}}); got.StatusCode != http.StatusUnprocessableEntity {
 		t.Errorf("a large form: %s", got.Status)
 	}
 }

@@ -276,13 +276,15 @@ func (s *site) fail(q *request, err error) {
 		return
 	}
 	p := problem{Code: code, Title: "This did not work", Text: message(err)}
-	status := statusOf(code)
+	status := statusOf(err)
 	switch status {
 	case http.StatusNotFound:
 		p.Title = "Not found"
 	case http.StatusForbidden:
 		p.Title = "Not allowed"
 		p.Queues = q.someQueues()
+	case http.StatusTooManyRequests:
+		p.Title = "Try again later"
 	case http.StatusServiceUnavailable:
 		p.Title = "The store does not answer"
 	case http.StatusInternalServerError:
@@ -291,20 +293,12 @@ func (s *site) fail(q *request, err error) {
 	q.render(status, page{name: "error", title: p.Title, data: p})
 }
 
-func statusOf(code string) int {
-	switch code {
-	case sojourn.CodeNotFound, wire.CodeNoRoute:
-		return http.StatusNotFound
-	case access.CodeScope, wire.CodeCrossOrigin:
-		return http.StatusForbidden
-	case sojourn.CodeConflict:
-		return http.StatusConflict
-	case sojourn.CodeInvalid, sojourn.CodeTooLarge:
-		return http.StatusBadRequest
-	case sojourn.CodeUnavailable, sojourn.CodeClosed, sojourn.CodeUnknown, wire.CodeOverloaded, wire.CodeDraining, wire.CodeRateLimited:
+// statusOf is the status of the HTTP API for the same error.
+func statusOf(err error) int {
+	if errors.Is(err, context.DeadlineExceeded) {
 		return http.StatusServiceUnavailable
 	}
-	return http.StatusInternalServerError
+	return wire.StatusOf(sojourn.ErrorCode(err))
 }
 
 // message is an error for people. Texts of drivers, which name hosts and files, stay in the log.

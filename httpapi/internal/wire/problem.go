@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -57,6 +58,9 @@ var status = map[string]int{
 	CodeInternal: http.StatusInternalServerError, CodeUnimplemented: http.StatusNotImplemented,
 }
 
+// StatusOf returns the HTTP status of a code: 500 for one that is not known.
+func StatusOf(code string) int { return cmp.Or(status[code], http.StatusInternalServerError) }
+
 // Problem is an error on the wire: RFC 9457 with a stable code. Inside a response it is the error
 // of one item.
 type Problem struct {
@@ -102,10 +106,7 @@ func Item(e *sojourn.Error) *Problem {
 // Of returns the problem document of e.
 func Of(e *sojourn.Error, requestID string) *Problem {
 	p := Item(e)
-	p.Status = status[e.Code]
-	if p.Status == 0 {
-		p.Status = http.StatusInternalServerError
-	}
+	p.Status = StatusOf(e.Code)
 	p.Type, p.Title, p.RequestID = docsURL+e.Code, http.StatusText(p.Status), requestID
 	switch {
 	case e.Code == sojourn.CodeUnknown || e.Code == CodeInternal:
