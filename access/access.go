@@ -19,12 +19,14 @@ const (
 	VerbWork     Verb = "work"      // claim jobs, write under their leases, sweep
 	VerbRead     Verb = "read"      // look, without args, results, checkpoints and responses
 	VerbReadArgs Verb = "read:args" // with them
-	VerbOperate  Verb = "operate"   // cancel, redrive, change, hold
-	VerbAdmin    Verb = "admin"     // settings of queues, tokens, checks, purges
+	// VerbReadRedacted shows what a server hides by its setting redact. It needs VerbReadArgs too.
+	VerbReadRedacted Verb = "read:redacted"
+	VerbOperate      Verb = "operate" // cancel, redrive, change, hold
+	VerbAdmin        Verb = "admin"   // settings of queues, tokens, checks, purges
 )
 
 // Verbs are all of them.
-var Verbs = []Verb{VerbEnqueue, VerbRespond, VerbWork, VerbRead, VerbReadArgs, VerbOperate, VerbAdmin}
+var Verbs = []Verb{VerbEnqueue, VerbRespond, VerbWork, VerbRead, VerbReadArgs, VerbReadRedacted, VerbOperate, VerbAdmin}
 
 // Grant allows verbs on the jobs whose queue and kind match the patterns, in which * stands for any
 // text. An empty pattern matches everything.
@@ -86,7 +88,7 @@ func (t Token) Validate() error {
 		}
 		for _, v := range g.Verbs {
 			if !slices.Contains(Verbs, v) {
-				return sojourn.Invalid("grants", "%.64q is not a verb: use enqueue, respond, work, read, read:args, operate or admin", string(v))
+				return sojourn.Invalid("grants", "%.64q is not a verb: use enqueue, respond, work, read, read:args, read:redacted, operate or admin", string(v))
 			}
 		}
 	}

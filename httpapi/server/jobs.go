@@ -190,7 +190,7 @@ func (c *call) one(id sojourn.ID, verb access.Verb) (sojourn.Job, error) {
 	if len(jobs) == 0 || !c.who.allows(verb, jobs[0].Queue, jobs[0].Kind) {
 		return sojourn.Job{}, sojourn.NotFound("no job has the id %d", id)
 	}
-	j := jobs[0]
+	j := c.redacted.Job(c.who.caller, jobs[0])
 	if !c.who.allows(access.VerbReadArgs, j.Queue, j.Kind) {
 		j.Args, j.Result, j.Checkpoint, j.Response, j.Responses, j.ErrorDetail = nil, nil, nil, nil, nil, nil
 	}

@@ -215,7 +215,7 @@ type done struct{}
 func (c *call) write(out any) error {
 	head := c.w.Header()
 	var body []byte
-	switch v := out.(type) {
+	switch v := c.redacted.Answer(c.who.caller, out).(type) {
 	case done, eventStream:
 		return nil
 	case bytesAnswer:
@@ -224,7 +224,7 @@ func (c *call) write(out any) error {
 		body = v.body
 	default:
 		var buffer bytes.Buffer
-		if err := c.codec.Write(&buffer, out); err != nil {
+		if err := c.codec.Write(&buffer, v); err != nil {
 			return err
 		}
 		head.Set("Content-Type", jsonType)

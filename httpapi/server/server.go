@@ -22,6 +22,7 @@ import (
 	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
 	"github.com/sojourn-queue/sojourn/httpapi/server/internal/admission"
 	"github.com/sojourn-queue/sojourn/httpapi/server/internal/claimants"
+	"github.com/sojourn-queue/sojourn/httpapi/server/internal/redact"
 	"github.com/sojourn-queue/sojourn/internal/connlimit"
 )
 
@@ -49,11 +50,13 @@ type Options struct {
 	MaxBytes    int64        // bytes of all bodies in memory at a time
 	MaxQueues   int          // queues that the jobs of one token may create: default DefaultMaxQueues, below 0 any number
 	Rate        float64      // requests a second of one token, in bursts of up to a second's; four times as many reports of workers; default no bound
+	Redact      []string     // paths such as args.card.number, whose values only tokens with access.VerbReadRedacted see
 }
 
 // Server is an http.Handler over a store. Safe for concurrent use.
 type Server struct {
 	store     driver.Store
+	redacted  redact.Paths
 	client    *sojourn.Client // draws ids for jobs that come without one
 	o         Options
 	log       *slog.Logger
@@ -86,12 +89,14 @@ func New(ctx context.Context, store driver.Store, o Options) (*Server, error) {
 		return nil, err
 	}
 	o.MaxBody = cmp.Or(o.MaxBody, max(DefaultMaxBody, 3*int64(status.MaxBytes)))
-	o.MaxRequests = cmp.Or(o.MaxRequests, DefaultMaxRequests)
-	o.MaxWaiting = cmp.Or(o.MaxWaiting, DefaultMaxWaiting)
+	o.MaxRequests, o.MaxWaiting = cmp.Or(o.MaxRequests, DefaultMaxRequests), cmp.Or(o.MaxWaiting, DefaultMaxWaiting)
 	o.MaxQueues = max(cmp.Or(o.MaxQueues, DefaultMaxQueues), 0)
 	o.MaxBytes = max(cmp.Or(o.MaxBytes, DefaultMaxBytes), o.MaxBody)
 	s := &Server{began: time.Now(), store: store, client: sojourn.NewServerClient(store), o: o, log: o.Logger, mux: http.NewServeMux(), meters: newMeters()}
 	s.setPatience(bodyPatience)
+	if s.redacted, err = redact.Parse(o.Redact); err != nil {
+		return nil, err
+	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}

@@ -33,11 +33,18 @@ type browser struct {
 // mount serves the page of a new store over the HTTP API, as "sojourn serve" does.
 func mount(t *testing.T, o Options) *browser {
 	t.Helper()
+	return mountOn(t, o, server.Options{})
+}
+
+// mountOn serves the page over a server with options.
+func mountOn(t *testing.T, o Options, so server.Options) *browser {
+	t.Helper()
+	so.Open = !o.SignIn
 	c, err := sqlite.Open(":memory:")
 	if err != nil {
 		t.Fatal(err)
 	}
-	api, err := server.New(t.Context(), driver.Of(c), server.Options{Open: !o.SignIn})
+	api, err := server.New(t.Context(), driver.Of(c), so)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -85,6 +85,7 @@ func (a *app) command() *cobra.Command {
 	fl.IntVar(&f.limits.MaxRequests, "max-requests", server.DefaultMaxRequests, "maximum concurrent requests; more are refused with 503")
 	fl.IntVar(&f.limits.MaxWaiting, "max-waiting", server.DefaultMaxWaiting, "maximum concurrent long polls")
 	fl.Float64Var(&f.limits.Rate, "rate", 0, "requests per second per token (4x for worker reports); more are refused with 429 (default no limit)")
+	fl.StringSliceVar(&f.limits.Redact, "redact", nil, "`PATHS` such as args.card.number,result.token: the HTTP API and the web page hide their values, except from workers and tokens with the verb read:redacted")
 	fl.IntVar(&f.queues, "max-queues-per-token", server.DefaultMaxQueues, "maximum queues that the jobs of one token may create, then 422 queue_limit; 0 = no limit")
 	fl.IntVar(&f.conns, "max-conns", server.DefaultMaxConns, "maximum connections, a quarter of them reserved for clients with a valid token; when full, the oldest connection without a token is closed")
 	fl.BoolVar(&f.declared, "declared-queues", false, `accept jobs only for queues created by "sojourn queue set"`)

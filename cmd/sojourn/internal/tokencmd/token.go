@@ -40,7 +40,7 @@ reads it from SOJOURN_TOKEN. The verbs apply to jobs whose queue and kind match 
   sojourn token create --name workers --verb work,enqueue --kind 'charge_*'
   sojourn token create --name admin --verb admin
 
-Verbs: enqueue, respond, work, read (without args and results), read:args, operate (cancel, redrive, change, hold), admin (everything).`
+Verbs: enqueue, respond, work, read (without args and results), read:args, read:redacted (with what serve --redact hides), operate (cancel, redrive, change, hold), admin (everything).`
 
 func (a *app) createCommand() *cobra.Command {
 	var name, queue, kind string
