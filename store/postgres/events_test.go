@@ -54,8 +54,9 @@ func TestSharedEvents(t *testing.T) {
 	storetest.SharedEvents(t, late, stores...)
 }
 
-// TestEventsOfALateTransaction: an event that was committed while an older transaction is open is not
-// read before that one has ended. A follower that acknowledged it would never get those of the older.
+// TestEventsOfALateTransaction: an event that was committed while an older transaction is open is
+// not read before that one has ended. A follower that acknowledged it would not get those of the
+// older one.
 func TestEventsOfALateTransaction(t *testing.T) {
 	c := open(t, Schema(newSchema(t)), AutoMigrate())
 	t.Cleanup(func() { driver.Of(c).Close() })
