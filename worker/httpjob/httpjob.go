@@ -29,6 +29,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/jsonform"
+	"github.com/sojourn-queue/sojourn/internal/webhooksign"
 )
 
 const (
@@ -324,7 +325,7 @@ func (c *Caller) request(ctx context.Context, job *sojourn.Job, args Args) (r *h
 			r.Header.Set("Sojourn-Respond-Url", link)
 		}
 	}
-	sign(r.Header, keys, job.IdempotencyKey(), body)
+	webhooksign.Sign(r.Header, keys, job.IdempotencyKey(), body, time.Now())
 	return r, cancel, nil
 }
 

@@ -1,16 +1,11 @@
 package httpjob
 
 import (
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/base64"
-	"net/http"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/webhooksign"
 )
 
 // secret is a Secret that has been checked.
@@ -35,8 +30,8 @@ func (s Secret) check(number int) (secret, error) {
 	if s.Key == Unsigned {
 		return out, nil
 	}
-	var err error
-	if out.key, err = base64.StdEncoding.DecodeString(strings.TrimPrefix(s.Key, "whsec_")); err != nil || len(out.key) < 24 || len(out.key) > 64 {
+	var ok bool
+	if out.key, ok = webhooksign.Key(s.Key); !ok {
 		return out, sojourn.Invalid("secrets", "number %d is not \"whsec_\" with the base64 of 24 to 64 bytes", number)
 	}
 	return out, nil
@@ -79,23 +74,4 @@ func covers(pattern, host string) bool {
 		return strings.HasSuffix(host, below) && len(host) > len(below)
 	}
 	return pattern == host
-}
-
-// sign adds the headers of Standard Webhooks. The id is the same over all attempts, the time is
-// that of this one.
-func sign(h http.Header, keys [][]byte, id string, body []byte) {
-	if len(keys) == 0 {
-		return
-	}
-	stamp := strconv.FormatInt(time.Now().Unix(), 10)
-	var signatures []string
-	for _, key := range keys {
-		mac := hmac.New(sha256.New, key)
-		mac.Write([]byte(id + "." + stamp + "."))
-		mac.Write(body)
-		signatures = append(signatures, "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)))
-	}
-	h.Set("Webhook-Id", id)
-	h.Set("Webhook-Timestamp", stamp)
-	h.Set("Webhook-Signature", strings.Join(signatures, " "))
 }
