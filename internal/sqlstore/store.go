@@ -9,6 +9,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/migration"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/archives"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/claim"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/clock"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/counters"
@@ -31,6 +32,7 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/upkeep"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/wake"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/workflows"
+	"github.com/sojourn-queue/sojourn/store/archive"
 	"github.com/sojourn-queue/sojourn/store/event"
 	groups "github.com/sojourn-queue/sojourn/store/failure"
 	"github.com/sojourn-queue/sojourn/store/migrate"
@@ -56,6 +58,7 @@ type Store struct {
 	*operation.Runner
 	*statistics.Recorder
 	*events.Follower
+	*archives.Archivist
 	*tag.Lister
 
 	members *member.Counter
@@ -70,6 +73,7 @@ var (
 	_ ops.Store      = (*Store)(nil)
 	_ stats.Store    = (*Store)(nil)
 	_ event.Store    = (*Store)(nil)
+	_ archive.Store  = (*Store)(nil)
 	_ tags.Store     = (*Store)(nil)
 )
 
@@ -136,6 +140,7 @@ func newStore(c *txn.Core) *Store {
 	s.Maintainer.FoldStatistics = s.Recorder.SweepStatistics
 	s.Follower = events.New(c, s.hub, s.Maintainer)
 	s.Maintainer.SweepEvents = s.Follower.SweepEvents
+	s.Archivist = archives.New(c, s.Maintainer)
 	s.Lister = tag.NewLister(c)
 	s.Runner = operation.New(c, s.members)
 	s.Maintainer.Operate = s.Runner.SweepOperations

@@ -50,13 +50,17 @@ var direction = []row{
 	{dir: "store/tags", may: []string{"."}, not: []string{"net", "os", "database"}, because: "definitions and pure checks"},
 	{dir: "store/filter", may: []string{"."}, not: []string{"net", "os", "database"}, because: "text to filters, without I/O"},
 	{dir: "store/event", may: []string{"."}, not: []string{"net", "os", "database"}, because: "definitions and pure checks"},
+	{dir: "store/archive", may: []string{"."}, not: []string{"net/http", "os", "database"}, because: "definitions and pure checks"},
 	{dir: "store/operation", may: []string{"."}, not: []string{"net", "os", "database"}, because: "definitions and pure checks"},
 	{dir: "store/migrate", may: []string{"."}, because: "the versions of a store's tables"},
 	{dir: "driver", may: []string{".", "internal/inside", "internal/glob"}, not: []string{"net", "os", "database"}, because: "what a store offers to a worker"},
 	{dir: ".", may: []string{"internal/calendar", "internal/cron", "internal/inside", "internal/layers", "internal/mediatype", "internal/tracecontext"}, not: []string{"net", "os", "database", "syscall", "io/fs"},
 		because: "the domain does no input or output"},
 	{dir: "worker/execjob", may: []string{"domain", "internal/jsonform"}, not: []string{"net", "database"}, because: "it runs programs, for any worker"},
-	{dir: "worker/httpjob", may: []string{"domain", "internal/jsonform"}, not: []string{"database"}, because: "it sends requests, for any worker"},
+	{dir: "internal/webhooksign", not: []string{"os", "database"}, because: "it signs any request"},
+	{dir: "store/archive/export", may: []string{"domain", "internal/jsonform", "internal/webhooksign", "golang.org/x/sys/..."}, not: []string{"database"},
+		because: "it moves jobs from any store to files and webhooks"},
+	{dir: "worker/httpjob", may: []string{"domain", "internal/jsonform", "internal/webhooksign"}, not: []string{"database"}, because: "it sends requests, for any worker"},
 	{dir: "worker/metrics", may: []string{"domain", "worker", "source", "github.com/prometheus/client_golang/..."}, not: []string{"net", "database"},
 		because: "it observes workers and sources, and serves nothing"},
 	{dir: "worker/otelsojourn", may: []string{"domain", "worker", "go.opentelemetry.io/otel/..."}, not: []string{"net", "database"}, because: "a module of its own, so that only programs that trace link OpenTelemetry"},
@@ -84,6 +88,7 @@ var direction = []row{
 		not: []string{"net/http"}, because: "one package for one database"},
 	{dir: "store/storetest/internal/stats", may: []string{"domain", "store/storetest/internal/kit"}, because: "cases of one subject know those of no other"},
 	{dir: "store/storetest/internal/events", may: []string{"domain", "store/storetest/internal/kit"}, because: "cases of one subject know those of no other"},
+	{dir: "store/storetest/internal/archives", may: []string{"domain", "store/storetest/internal/kit"}, because: "cases of one subject know those of no other"},
 	{dir: "store/storetest/internal/triage", may: []string{"domain", "internal/fingerprint", "store/storetest/internal/kit"}, because: "cases of one subject know those of no other"},
 	{dir: "store/storetest/internal/model", may: []string{"domain"}, because: "it predicts a store and knows none"},
 	{dir: "store/storetest/internal/sim", may: []string{"domain", "store/storetest/internal/model", "store/storetest/internal/faulty"}, because: "it compares any store with the model"},
@@ -147,7 +152,7 @@ var testOnly = []string{
 var demoServers = []string{"github.com/nats-io/nats-server", "github.com/twmb/franz-go/pkg/kfake"}
 
 // domain are the packages that every other one may know: jobs, and the values and rules about them.
-var domain = []string{".", "rules", "driver", "access", "throttle", "schedule", "workflow", "store/failure", "store/operation", "store/statistics", "store/tags", "store/event", "store/filter", "store/migrate", "internal/layers"}
+var domain = []string{".", "rules", "driver", "access", "throttle", "schedule", "workflow", "store/failure", "store/operation", "store/statistics", "store/tags", "store/event", "store/filter", "store/migrate", "internal/layers", "store/archive"}
 
 // covers reports whether a pattern of the table names p, a directory of this module or an import
 // path of another.

@@ -138,7 +138,7 @@ var ownTexts = map[string]string{
 	claim.TextBulkStart:   texts.StartAlike,
 	txn.TextValidateClock: `select 1 where cast(extract(epoch from clock_timestamp()) * 1000000 as bigint) between $1 and $2`,
 	// A transaction that has written a table holds this lock on it until it ends.
-	upkeep.TextWriters: `select virtualtransaction from pg_locks where locktype = 'relation' and relation = to_regclass('sj_live') and mode = 'RowExclusiveLock'
+	upkeep.TextWriters: `select virtualtransaction from pg_locks where locktype = 'relation' and relation in (to_regclass('sj_live'), to_regclass('sj_final')) and mode = 'RowExclusiveLock'
 		and database = (select oid from pg_database where datname = current_database()) and granted and pid is distinct from pg_backend_pid()`,
 	// A counter's row stays locked until the commit: it would put the responses of all
 	// nodes into one line, and it is taken after the rows of jobs, which ends in deadlocks.

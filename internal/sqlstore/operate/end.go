@@ -102,7 +102,7 @@ func purge(t *txn.Tx, j *sojourn.Job, r *editRequest) (sojourn.State, bool, erro
 	if err != nil {
 		return j.State, false, err
 	}
-	n, err := upkeep.Remove(t, upkeep.Final{ID: int64(j.ID), FinishedAt: j.FinishedAt.UnixMicro(), Queue: j.Queue, Kind: j.Kind, Key: j.Key, State: j.State, Member: j.Member != ""})
+	n, err := upkeep.Remove(t, upkeep.Final{ID: int64(j.ID), FinishedAt: j.FinishedAt.UnixMicro(), Generation: int64(j.Generation), Queue: j.Queue, Kind: j.Kind, Key: j.Key, State: j.State, Member: j.Member != ""})
 	return j.State, n == 1, err
 }
 

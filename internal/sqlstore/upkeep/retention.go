@@ -21,6 +21,7 @@ import (
 // Final is a final job to be removed, with its columns as they were read.
 type Final struct {
 	ID, FinishedAt int64 // microseconds
+	Generation     int64
 	Queue          string
 	Kind, Key      string
 	State          sojourn.State
@@ -29,15 +30,15 @@ type Final struct {
 
 // qExpiredJobs finds final jobs of one queue and state that ended before a time. It spares jobs
 // that ended within IDLife, because their enqueue may be repeated, jobs that still hold their key,
-// and awaited children of live jobs, whose results these read. The end counts, not the enqueue,
-// because it is indexed: else each sweep would read all of a queue that finishes more jobs within
-// IDLife than its count.
-const (
-	qExpiredJobs = `select f.id, f.finished_us, f.kind, f.key, (select count(*) from sj_member m where m.job = f.id) from sj_final f
+// jobs that an archive has not exported, and awaited children of live jobs, whose results these
+// read. The end counts, not the enqueue, because it is indexed: else each sweep would read all of a
+// queue that finishes more jobs within IDLife than its count.
+var (
+	qExpiredJobs = `select f.id, f.finished_us, f.kind, f.key, (select count(*) from sj_member m where m.job = f.id), f.generation from sj_final f
 		where f.queue = $1 and f.state = $2 and f.finished_us <= $3 and (f.finished_us <= $4 or f.finished_us < $5 or f.finished_us = $5 and f.id <= $6)
 		and not exists (select 1 from sj_edge e where e.parent = f.id and e.open = 1)
 		and not exists (select 1 from sj_child c join sj_live p on p.id = c.parent where c.child = f.id) and not exists
-		(select 1 from sj_key k where k.kind = f.kind and k.key = f.key and k.job = f.id and k.held_until_us > $7)
+		(select 1 from sj_key k where k.kind = f.kind and k.key = f.key and k.job = f.id and k.held_until_us > $7) and not exists (` + heldBy("$7") + `)
 		order by f.finished_us, f.id limit $8`
 	qNthNewest = `select finished_us, id from sj_final where queue = $1 and state = $2 order by finished_us desc, id desc limit 1 offset $3`
 )
@@ -67,7 +68,7 @@ func expiredJobs(t *txn.Tx, limit int) ([]Final, error) {
 			}
 			latest := min(max(before, nth.FinishedAt), t.Now-sojourn.IDLife.Microseconds()-1)
 			if err := t.Read(qExpiredJobs, func(r sqldb.Row) error {
-				out = append(out, Final{r.Int(0), r.Int(1), q.Name, r.Text(2), r.Text(3), state, r.Int(4) > 0})
+				out = append(out, Final{r.Int(0), r.Int(1), r.Int(5), q.Name, r.Text(2), r.Text(3), state, r.Int(4) > 0})
 				return nil
 			}, q.Name, int64(state), latest, before, nth.FinishedAt, nth.ID, t.Now, limit-len(out)); err != nil {
 				return nil, err
@@ -120,7 +121,7 @@ var pruneOp = txn.EachOp("prune", groupcommit.Enqueue, func(t *txn.Tx, expired [
 		if named[f.ID] {
 			continue
 		}
-		n, err := Remove(t, f)
+		n, err := remove(t, f, qRetire, t.Now)
 		if err != nil {
 			return total, err
 		}
@@ -160,18 +161,25 @@ var qRemoveRest = []string{
 	errordetail.QForget,
 	`delete from sj_tick where job = $1`,
 	`delete from sj_response where job = $1 and job > 0`,
+	QForgetArchived, // after the row of sj_job, which locks out the archive that records the job
 }
 
-// Remove deletes a final job with all its rows, and frees its keys. It returns 1, or 0 if the job
-// has been redriven or removed since it was read.
-func Remove(t *txn.Tx, f Final) (int64, error) {
+// Remove deletes a final job with all its rows, and frees its keys, also if an archive has not
+// exported it. It returns 1, or 0 if the job has been redriven or removed since it was read.
+func Remove(t *txn.Tx, f Final) (int64, error) { return remove(t, f, qRemove) }
+
+// remove is Remove by a statement that deletes the final row, with further arguments of it.
+func remove(t *txn.Tx, f Final, statement string, more ...any) (int64, error) {
 	if f.Member {
 		if _, err := t.Write(qKeepState, f.ID, f.FinishedAt); err != nil {
 			return 0, err
 		}
 	}
-	n, err := t.Write(qRemove, f.ID, f.FinishedAt)
+	n, err := t.Write(statement, append([]any{f.ID, f.FinishedAt}, more...)...)
 	if err != nil || n == 0 {
+		return 0, err
+	}
+	if _, err := t.Write(qMissed, f.ID, f.Generation, f.Queue, f.Kind, int64(f.State)); err != nil {
 		return 0, err
 	}
 	t.Counts.Removed(f.Queue, f.Kind, f.State)

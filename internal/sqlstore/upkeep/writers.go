@@ -9,8 +9,8 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 )
 
-// TextWriters lists the open transactions that have written live rows, for Dialect.Over.
-const TextWriters = `select the name of each transaction that has written sj_live`
+// TextWriters lists the open transactions that have written live or final rows, for Dialect.Over.
+const TextWriters = `select the name of each transaction that has written sj_live or sj_final`
 
 const (
 	// writersTime bounds how long a change of settings waits for transactions that have written by
@@ -46,8 +46,8 @@ func (s *Maintainer) writersEnded(ctx context.Context, writers sqldb.Texts) (boo
 	}
 }
 
-// WaitForWriters waits until all transactions that have written live rows have ended, and reports
-// whether they have within two seconds.
+// WaitForWriters waits until all transactions that have written live or final rows have ended, and
+// reports whether they have within two seconds.
 func (s *Maintainer) WaitForWriters(ctx context.Context) (bool, error) {
 	var writers sqldb.Texts
 	if !s.core.DB.Dialect().Concurrent {
