@@ -25,7 +25,7 @@ var commandLines = []string{
 	"failure ls", "failure get 1", "failure redrive 1", "failure cancel 1", "failure mute 1", "operation ls", "operation get o", "operation pause o", "operation resume o", "operation cancel o", "stats",
 	"inbox get 1", "inbox count", "inbox match 1 --job 1", "inbox retry 1", "inbox discard 1", "webhook",
 	"token create --name a --verb read", "token ls", "token revoke 1", "token rotate 1",
-	"tag ls", "tag jobs t", "follower add f", "follower ls", "follower rm f", "follower tail f", "migrate status", "migrate up", "migrate down", "migrate print", "migrate check", "store backup b.db", "store restore b.db", "store compact", "doctor",
+	"tag ls", "tag jobs t", "follower add f", "follower ls", "follower rm f", "follower tail f", "archive add a --to table:", "archive run a --once", "archive ls", "archive rm a", "migrate status", "migrate up", "migrate down", "migrate print", "migrate check", "store backup b.db", "store restore b.db", "store compact", "doctor",
 }
 
 // storeless are commands that open no store, or something else before it; serve calls any store
@@ -117,7 +117,7 @@ func TestCommandsOnPostgres(t *testing.T) {
 		{"migrate status", "sojourn migrate up", cli.ExitFailed},
 		{"migrate up", "schema ", cli.ExitOK},
 		{"migrate check", "schema ", cli.ExitOK},
-		{"migrate print --down --steps 6", "drop table " + schema + ".sj_job;", cli.ExitOK},
+		{"migrate print --down --steps 7", "drop table " + schema + ".sj_job;", cli.ExitOK},
 		{"migrate down --to 0", "schema 0", cli.ExitOK},
 		{"migrate print", "create schema if not exists " + schema, cli.ExitOK},
 		{"migrate check", "sojourn migrate up", cli.ExitFailed},
