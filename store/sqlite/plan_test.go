@@ -171,7 +171,7 @@ func TestCrowdOfGroups(t *testing.T) {
 func (r *recording) checkPlans(t *testing.T) {
 	t.Helper()
 	// Tables whose size does not depend on the number of jobs.
-	small := regexp.MustCompile(`^SCAN (sj_meta|sj_queue( USING INDEX ix_sj_queue_seq)?|sj_migration|sj_block|sj_access|sj_schedule|sj_count|sj_count_change|sj_stat_change|sj_follower|json_each|[a-z]+|\(subquery-\d+\)|CONSTANT ROW|\d+ CONSTANT ROWS)( VIRTUAL TABLE INDEX .*)?$`)
+	small := regexp.MustCompile(`^SCAN (sj_meta|sj_queue( USING INDEX ix_sj_queue_seq)?|sj_migration|sj_block|sj_access|sj_schedule|sj_count|sj_count_change|sj_stat_change|sj_follower|sj_archive|json_each|[a-z]+|\(subquery-\d+\)|CONSTANT ROW|\d+ CONSTANT ROWS)( VIRTUAL TABLE INDEX .*)?$`)
 	// A scan of an index that the statement's limit stops at once.
 	bounded := regexp.MustCompile(`^SCAN (sj_event|sj_live USING (COVERING )?INDEX ix_sj_live_wake|sj_response( USING COVERING INDEX ix_sj_response_early)?)$`)
 	for q, n := range r.seen {

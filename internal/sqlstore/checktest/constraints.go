@@ -50,6 +50,9 @@ var breaches = map[string][]string{
 	"history_state": {`update sj_history set state = 0`, `update sj_history set state = 10`},
 	"log_seq":       {`update sj_log set seq = 0`},
 
+	"archive_name":   {`insert into sj_archive (owner, name, id, queue, kind, completed, failed, cancelled, target, secret, wait_us, created_us) values ('', '', 1, '', '', 1, 1, 1, '', '', 1, 1)`},
+	"archive_states": {`insert into sj_archive (owner, name, id, queue, kind, completed, failed, cancelled, target, secret, wait_us, created_us) values ('', 'a', 1, '', '', 0, 0, 0, '', '', 1, 1)`},
+
 	"error_detail_seq": {`insert into sj_error_detail (job, seq, detail) values (1, 0, blob(2))`},
 
 	"response_outcome": {`update sj_response set outcome = 0 where in_hand = 0`, `update sj_response set outcome = 3 where in_hand = 0`, `update sj_response set outcome = 10 where in_hand = 0`},
