@@ -19,9 +19,8 @@ import (
 )
 
 const (
-	qWhyFinal = `select queue, kind, state, reason from sj_final where id = $1`
-	qAheadOf  = `select count(*) from (select 1 from sj_live where queue = $1 and kind = $2 and state = 3 and (r1, r2, id) < ($3, $4, $5) limit $6) a`
-	qAheadIn  = `select count(*) from (select 1 from sj_live where queue = $1 and kind = $2 and state = 3 and lane <> '' and lane <> '-' and lane = $7
+	qAheadOf = `select count(*) from (select 1 from sj_live where queue = $1 and kind = $2 and state = 3 and (r1, r2, id) < ($3, $4, $5) limit $6) a`
+	qAheadIn = `select count(*) from (select 1 from sj_live where queue = $1 and kind = $2 and state = 3 and lane <> '' and lane <> '-' and lane = $7
 		and (r1, r2, id) < ($3, $4, $5) limit $6) a`
 )
 
@@ -56,8 +55,11 @@ func whyFinal(t *txn.Tx, id sojourn.ID) (w sojourn.Why, err error) {
 		if reason := r.Text(3); reason != "" {
 			w.Waits += ", reason " + reason
 		}
+		if r.Int(4) > 0 {
+			w.Waits += "; an archive has not exported it, so retention keeps it"
+		}
 		return nil
-	}, int64(id))
+	}, int64(id), t.Now)
 	if err == nil && w.ID == 0 {
 		err = sojourn.NotFound("no job has the id %d", id)
 	}

@@ -38,7 +38,7 @@ var (
 		where f.queue = $1 and f.state = $2 and f.finished_us <= $3 and (f.finished_us <= $4 or f.finished_us < $5 or f.finished_us = $5 and f.id <= $6)
 		and not exists (select 1 from sj_edge e where e.parent = f.id and e.open = 1)
 		and not exists (select 1 from sj_child c join sj_live p on p.id = c.parent where c.child = f.id) and not exists
-		(select 1 from sj_key k where k.kind = f.kind and k.key = f.key and k.job = f.id and k.held_until_us > $7) and not exists (` + heldBy("$7") + `)
+		(select 1 from sj_key k where k.kind = f.kind and k.key = f.key and k.job = f.id and k.held_until_us > $7) and not exists (` + query.HeldBy("$7") + `)
 		order by f.finished_us, f.id limit $8`
 	qNthNewest = `select finished_us, id from sj_final where queue = $1 and state = $2 order by finished_us desc, id desc limit 1 offset $3`
 )

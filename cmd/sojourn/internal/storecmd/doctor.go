@@ -26,6 +26,8 @@ type diagnosis struct {
 	Wakeups string `json:"wakeups,omitempty"`
 	// DeadLeases is sojourn.Status.DeadLeases, as this process finds it.
 	DeadLeases string `json:"dead_leases,omitempty"`
+	// Archives are those that are behind by more than half of their wait, or have missed jobs.
+	Archives []string `json:"archives,omitempty"`
 }
 
 type check struct {
@@ -75,6 +77,7 @@ func (a *app) doctorCommand() *cobra.Command {
 			if status, err := c.Store().Status(cmd.Context()); err == nil { // its failure is among the violations
 				d.Wakeups, d.DeadLeases = status.Wakeups, status.DeadLeases
 			}
+			d.Archives = lateArchives(cmd.Context(), c)
 			return a.printDiagnosis(d)
 		})
 	}
@@ -203,6 +206,9 @@ func (a *app) printDiagnosis(d diagnosis) error {
 	}
 	if d.DeadLeases != "" {
 		t.Row("dead-leases", deadLeasesText(d.DeadLeases))
+	}
+	for _, line := range d.Archives {
+		t.Row("archive", line)
 	}
 	for _, c := range d.Checks {
 		if len(c.Violations) == 0 {

@@ -131,9 +131,18 @@ func holds(s *kit.Scene) {
 	after, live := s.Final(sojourn.Failed).Job.ID, s.Enqueue(kit.OfKind("other"))
 	s.Swept(2*age, driver.Swept{})
 	kit.Same(s, "exported, missed, lag", counts(s, "a"), "0 0 2")
+	why := func(want bool) {
+		w, err := s.Store.Why(s.Ctx, before)
+		s.Must(err, "Why")
+		if strings.Contains(w.Waits, "an archive has not exported it") != want {
+			s.Errorf("why is %q", w.Waits)
+		}
+	}
+	why(true)
 	kit.Same(s, "behind", status(s, "a").Behind, (2 * age).Seconds())
 	kit.Same(s, "jobs", export(s, "a"), text(before, after))
 	kit.Same(s, "again", export(s, "a"), "")
+	why(false)
 	kit.Same(s, "exported, missed, lag after it", counts(s, "a"), "2 0 0")
 	s.Swept(0, driver.Swept{Pruned: 2})
 	s.Gone(before)
