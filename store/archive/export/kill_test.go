@@ -40,6 +40,9 @@ func TestKilled(t *testing.T) {
 	if err != nil {
 		kills = 30
 	}
+	if testing.Short() {
+		kills = min(kills, 5)
+	}
 	dir, path := t.TempDir(), filepath.Join(t.TempDir(), "jobs.db")
 	c, err := sqlite.Open(path)
 	if err != nil {
