@@ -15,7 +15,7 @@ import (
 
 var billing = archive.Definition{Name: "billing", To: "table:"}
 
-// TestArchiveWaitsForDeletes: an archive is made only when the transactions that delete jobs and may
+// TestArchiveWaitsForDeletes: an archive is made only when transactions that delete jobs and may
 // not know it have ended.
 func TestArchiveWaitsForDeletes(t *testing.T) {
 	schema := newSchema(t)

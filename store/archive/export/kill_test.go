@@ -82,7 +82,7 @@ func TestKilled(t *testing.T) {
 			t.Errorf("a process ended by itself: %v", err)
 		}
 	}
-	before := len(exported(t, dir))
+	before := recorded(t, c)
 	close(ending)
 	group.Wait()
 	if err := once(t, c, "a", Options{}); err != nil {
@@ -97,7 +97,7 @@ func TestKilled(t *testing.T) {
 			t.Errorf("job %d stands in the files %d times", id, times[id])
 		}
 	}
-	t.Logf("%d kills: %d jobs, %d of them written before the last run, files: %s", kills, len(ids), before, names(t, dir))
+	t.Logf("%d kills: %d jobs, %d of them recorded before the last run, files: %s", kills, len(ids), before, names(t, dir))
 	if len(times) != len(ids) || before == 0 {
 		t.Errorf("the files have %d jobs, want %d; %d before the last run", len(times), len(ids), before)
 	}
