@@ -55,8 +55,8 @@ type Options struct {
 
 // Run exports an archive until ctx ends, which is no error, or without Once for ever. It tries
 // again after errors of the store and of the target, with pauses, and while another program
-// exports the archive. It returns an error if the archive does not exist or may not be read, or if
-// its files are not those that the store has recorded.
+// exports the archive. It returns an error if the store was closed, if the archive does not exist
+// or may not be read, or if its files are not those that the store has recorded.
 func Run(ctx context.Context, c *sojourn.Client, name string, o Options) error {
 	o.MaxFile, o.Lease, o.Poll = cmp.Or(o.MaxFile, DefaultMaxFile), cmp.Or(o.Lease, DefaultLease), cmp.Or(o.Poll, DefaultPoll)
 	if o.Log == nil {
@@ -91,7 +91,7 @@ func (e finalError) Unwrap() error { return e.error }
 func isFinal(err error) bool {
 	code := sojourn.ErrorCode(err)
 	_, final := errors.AsType[finalError](err)
-	return final || code == sojourn.CodeInvalid || code == sojourn.CodeNotFound || code == access.CodeScope
+	return final || errors.Is(err, sojourn.ErrClosed) || code == sojourn.CodeInvalid || code == sojourn.CodeNotFound || code == access.CodeScope
 }
 
 // sleep waits, and reports whether ctx goes on.

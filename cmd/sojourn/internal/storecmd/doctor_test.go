@@ -11,7 +11,7 @@ import (
 
 func TestDiagnose(t *testing.T) {
 	d := diagnose([]string{"a", "b"}, []driver.Violation{{Check: "b", Detail: "1"}, {Check: "new", Detail: "2"}, {Check: "b", Detail: "3"}})
-	if got, want := fmt.Sprint(d), "{false [] [{a []} {b [1 3]} {new [2]}]  }"; got != want {
+	if got, want := fmt.Sprint(d), "{false [] [{a []} {b [1 3]} {new [2]}]   []}"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	if d := diagnose([]string{"a"}, nil); !d.Healthy {
