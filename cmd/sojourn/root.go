@@ -22,6 +22,7 @@ import (
 	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/mancmd"
 	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/operationcmd"
 	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/queuecmd"
+	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/retrycmd"
 	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/schedulecmd"
 	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/servecmd"
 	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/sourcecmd"
@@ -90,7 +91,7 @@ func newRoot(a *cli.App) *cobra.Command {
 	root.PersistentFlags().StringVar(&a.Store, "store", "", "`URL` of the store, such as sqlite:FILE (default $SOJOURN_URL, else sqlite:sojourn.db)")
 	root.PersistentFlags().StringVar(&a.Config, "config", "", "settings `FILE` (default $SOJOURN_CONFIG, else sojourn.toml if it exists)")
 	root.PersistentFlags().StringVarP(&a.Output, "output", "o", "table", "table or json; a list in JSON is one object per line")
-	root.AddCommand(democmd.Command(a), benchcmd.Command(a), jobcmd.EnqueueCommand(a), inboxcmd.RespondCommand(a), jobcmd.Command(a), queuecmd.Command(a), schedulecmd.Command(a), workflowcmd.Command(a), failurecmd.Command(a), operationcmd.Command(a), statscmd.Command(a), tailcmd.FollowerCommand(a), archivecmd.Command(a), tagcmd.Command(a), workercmd.Command(a), jobcmd.WhyCommand(a), windowcmd.Command(a), inboxcmd.Command(a), sourcecmd.Command(a),
+	root.AddCommand(democmd.Command(a), benchcmd.Command(a), jobcmd.EnqueueCommand(a), inboxcmd.RespondCommand(a), jobcmd.Command(a), queuecmd.Command(a), schedulecmd.Command(a), workflowcmd.Command(a), failurecmd.Command(a), operationcmd.Command(a), statscmd.Command(a), tailcmd.FollowerCommand(a), archivecmd.Command(a), tagcmd.Command(a), workercmd.Command(a), jobcmd.WhyCommand(a), windowcmd.Command(a), inboxcmd.Command(a), sourcecmd.Command(a), retrycmd.Command(a),
 		sourcecmd.WebhookCommand(a), storecmd.MigrateCommand(a), storecmd.Command(a), servecmd.Command(a), workcmd.Command(a), tokencmd.Command(a), auditcmd.Command(a), topcmd.Command(a), jobcmd.TailCommand(a), storecmd.DoctorCommand(a), configcmd.Command(a), healthcmd.Command(a), docscmd.Command(a), mancmd.Command(), versioncmd.Command(a))
 	completion.Add(a, root)
 	return root

@@ -22,7 +22,7 @@ var commandLines = []string{
 	"queue ls", "queue get q", "queue set q", "queue pause q", "queue resume q", "queue forget q", "queue peek q", "queue hold q", "queue unhold q", "why 1", "work --kind k --exec true", "audit ls", "top --once", "tail 1", "worker ls", "worker get w", "worker drain w", "window preview --queue q", "inbox ls",
 	"schedule set n k --every 1h", "schedule test n k --every 1h", "schedule ls", "schedule get n", "schedule run n", "schedule pause n", "schedule resume n", "schedule rm n",
 	"workflow run w.json", "workflow ls", "workflow get w", "workflow members w", "workflow close w", "workflow cancel w", "workflow redrive w",
-	"failure ls", "failure get 1", "failure redrive 1", "failure cancel 1", "failure mute 1", "operation ls", "operation get o", "operation pause o", "operation resume o", "operation cancel o", "stats",
+	"failure ls", "failure get 1", "failure redrive 1", "failure cancel 1", "failure mute 1", "retry test --max-attempts 2", "operation ls", "operation get o", "operation pause o", "operation resume o", "operation cancel o", "stats",
 	"inbox get 1", "inbox count", "inbox match 1 --job 1", "inbox retry 1", "inbox discard 1", "webhook",
 	"token create --name a --verb read", "token ls", "token revoke 1", "token rotate 1",
 	"tag ls", "tag jobs t", "follower add f", "follower ls", "follower rm f", "follower tail f", "archive add a --to table:", "archive run a --once", "archive ls", "archive rm a", "migrate status", "migrate up", "migrate down", "migrate print", "migrate check", "store backup b.db", "store restore b.db", "store compact", "doctor",

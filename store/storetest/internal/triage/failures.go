@@ -15,7 +15,9 @@ import (
 )
 
 // Trials are all cases of the package.
-func Trials() []kit.Trial { return slices.Concat(failureTrials, operationTrials, tagTrials) }
+func Trials() []kit.Trial {
+	return slices.Concat(failureTrials, operationTrials, retryTrials, tagTrials)
+}
 
 var failureTrials = []kit.Trial{
 	{Name: "failures are grouped by cause", Law: "Failures of one queue, kind and reason whose texts differ only in ids are one group, with exact counts.",
