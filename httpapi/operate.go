@@ -10,7 +10,10 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
+	"github.com/sojourn-queue/sojourn/store/workers"
 )
+
+var _ workers.Store = (*Store)(nil)
 
 // Workers lists workers; those that wait at the server are shown as waiting.
 func (s *Store) Workers(ctx context.Context, after string, limit int, ids ...string) ([]sojourn.WorkerStatus, error) {
@@ -28,6 +31,19 @@ func (s *Store) Workers(ctx context.Context, after string, limit int, ids ...str
 // DrainWorker gives a worker no more jobs.
 func (s *Store) DrainWorker(ctx context.Context, worker string) error {
 	return s.call(ctx, request{method: http.MethodPost, path: "/v1/workers/" + url.PathEscape(worker) + "/drain", safety: safe})
+}
+
+// ForgetWorker removes a worker and ends its leases.
+func (s triageCalls) ForgetWorker(ctx context.Context, worker string, o workers.Forget) (out workers.Removed, err error) {
+	if err := sojourn.ValidName("worker", worker); err != nil {
+		return out, err
+	}
+	path := "/v1/workers/" + url.PathEscape(worker)
+	if o.Force {
+		path += "?force=true"
+	}
+	err = s.call(ctx, request{method: http.MethodDelete, path: path, out: &out, safety: unsafe})
+	return out, err
 }
 
 // AuditLog lists what operators did through servers, newest first.

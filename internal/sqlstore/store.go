@@ -13,6 +13,7 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/claim"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/clock"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/counters"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/deregister"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/enqueue"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/events"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/failure"
@@ -39,6 +40,7 @@ import (
 	ops "github.com/sojourn-queue/sojourn/store/operation"
 	stats "github.com/sojourn-queue/sojourn/store/statistics"
 	"github.com/sojourn-queue/sojourn/store/tags"
+	"github.com/sojourn-queue/sojourn/store/workers"
 	"github.com/sojourn-queue/sojourn/workflow"
 )
 
@@ -60,6 +62,7 @@ type Store struct {
 	*events.Follower
 	*archives.Archivist
 	*tag.Lister
+	*deregister.Registrar
 
 	members *member.Counter
 	core    *txn.Core
@@ -75,6 +78,7 @@ var (
 	_ event.Store    = (*Store)(nil)
 	_ archive.Store  = (*Store)(nil)
 	_ tags.Store     = (*Store)(nil)
+	_ workers.Store  = (*Store)(nil)
 )
 
 // Config is the configuration of a store by its database package.
@@ -142,6 +146,7 @@ func newStore(c *txn.Core) *Store {
 	s.Maintainer.SweepEvents = s.Follower.SweepEvents
 	s.Archivist = archives.New(c, s.Maintainer)
 	s.Lister = tag.NewLister(c)
+	s.Registrar = deregister.New(c, s.hub)
 	s.Runner = operation.New(c, s.members)
 	s.Maintainer.Operate = s.Runner.SweepOperations
 	if v, ok := c.DB.(sqldb.Verdicts); ok {

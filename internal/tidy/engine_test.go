@@ -13,7 +13,7 @@ const engineDir = "internal/sqlstore/"
 // stop at any package, and needs nothing of those after it.
 var engine = []string{
 	"groupcommit", "vacuum", "nearkey", "clock", "jobrow", "jobcount", "jobstat", "jobevent", "without", "presence", "txn", "tag", "wake", "errordetail", "failure", "lifecycle", "edge", "jobview", "gate",
-	"counters", "statistics", "enqueue", "member", "finish", "respond", "claim", "schedules", "query", "upkeep", "events", "archives", "operate", "workflows", "operation",
+	"counters", "statistics", "enqueue", "member", "finish", "respond", "claim", "schedules", "query", "upkeep", "events", "archives", "operate", "workflows", "operation", "deregister",
 }
 
 // engineTests are packages that only tests use.

@@ -26,10 +26,11 @@ func (c *batch) registerWorker(r driver.ClaimRequest) error {
 }
 
 // subscriptionOf returns the queues and kinds that a worker has claimed, including those of this
-// request, and whether they are stored already.
+// request, and whether they are stored already. They are not if an operator has removed the worker.
 func (c *batch) subscriptionOf(r driver.ClaimRequest) (text string, known bool, err error) {
 	before, ok := c.claimer.subscriptions.Get(r.Worker)
-	if ok && presence.Subset(r.Queues, before.Queues) && presence.Subset(r.Kinds, before.Kinds) && c.Now-before.At < reregisterAfter.Microseconds() {
+	_, stored := c.lastClaims[r.Worker]
+	if ok && stored && presence.Subset(r.Queues, before.Queues) && presence.Subset(r.Kinds, before.Kinds) && c.Now-before.At < reregisterAfter.Microseconds() {
 		return before.Text, true, nil
 	}
 	now := presence.StoredSubscription{Subscription: presence.Subscription{Name: r.Name, Queues: presence.Union(before.Queues, r.Queues), Kinds: presence.Union(before.Kinds, r.Kinds)}, At: c.Now}

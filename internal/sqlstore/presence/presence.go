@@ -101,3 +101,12 @@ func Subset(part, all []string) bool {
 func Union(a, b []string) []string {
 	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(a, b))))
 }
+
+// Forget removes a worker that an operator has removed. One that waits in a claim stays.
+func (p *Workers) Forget(worker string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if w := p.workers[worker]; w != nil && w.Waiting == 0 {
+		delete(p.workers, worker)
+	}
+}

@@ -64,6 +64,9 @@ func ListWorkers(t *txn.Tx, after string, limit int, ids []string) ([]sojourn.Wo
 		return nil, err
 	}
 	for id, p := range t.Core.Workers.All(since) {
+		if known[id] == nil && p.Waiting == 0 {
+			continue // another process has removed it
+		}
 		w := worker(id)
 		note(w, p.Subscription)
 		w.Waiting = p.Waiting > 0

@@ -48,7 +48,7 @@ func (a *app) completions(root *cobra.Command) {
 	flags := map[string]cobra.CompletionFunc{"queue": live(queueNames), "kind": live(kindNames), "pause-kind": live(kindNames), "state": fixed(stateNames()...),
 		"output": fixed("table", "json"), "outcome": fixed(outcomeNames()...), "verb": fixed(verbNames()...)}
 	args := map[string]cobra.CompletionFunc{"enqueue": first(live(kindNames)), "respond": first(live(kindNames)), "queue ls": live(queueNames), "queue pause": live(queueNames),
-		"queue resume": live(queueNames), "queue forget": live(queueNames), "worker get": first(live(workerNames)), "worker drain": first(live(workerNames))}
+		"queue resume": live(queueNames), "queue forget": live(queueNames), "worker get": first(live(workerNames)), "worker drain": first(live(workerNames)), "worker forget": first(live(workerNames))}
 	for _, name := range []string{"get", "peek", "set", "hold", "unhold"} {
 		args["queue "+name] = first(live(queueNames))
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/parse"
 	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/queuecmd"
 	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/terminal"
-	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/workercmd"
+	"github.com/sojourn-queue/sojourn/store/workers"
 )
 
 // app is the command line, with the methods of this package.
@@ -272,10 +272,10 @@ func queueNote(q sojourn.QueueStatus, now time.Time) string {
 
 func (p picture) workers(w io.Writer) {
 	t := terminal.NewTable(w, "WORKER", "NAME", "STATE", "RUNNING", "STALLED", "SEEN", "QUEUES")
-	workers := slices.Clone(p.Workers)
-	slices.SortStableFunc(workers, func(x, y sojourn.WorkerStatus) int { return y.SeenAt.Compare(x.SeenAt) })
-	for _, k := range workers {
-		t.Row(terminal.Short(k.Worker, 44), terminal.Short(k.Name, 32), workercmd.State(k), fmt.Sprint(k.Running), fmt.Sprint(k.Stalled), terminal.Ago(k.SeenAt, p.Status.Now), terminal.Short(strings.Join(k.Queues, ", "), 40))
+	latest := slices.Clone(p.Workers)
+	slices.SortStableFunc(latest, func(x, y sojourn.WorkerStatus) int { return y.SeenAt.Compare(x.SeenAt) })
+	for _, k := range latest {
+		t.Row(terminal.Short(k.Worker, 44), terminal.Short(k.Name, 32), string(workers.StateOf(k, p.Status.Now)), fmt.Sprint(k.Running), fmt.Sprint(k.Stalled), terminal.Ago(k.SeenAt, p.Status.Now), terminal.Short(strings.Join(k.Queues, ", "), 40))
 	}
 	_ = t.Flush()
 }

@@ -1,4 +1,4 @@
-// Package workercmd has the command "worker", which lists, shows and drains workers.
+// Package workercmd has the command "worker", which lists, shows, drains and removes workers.
 package workercmd
 
 import (
@@ -12,6 +12,7 @@ import (
 	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/cli"
 	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/jobcmd"
 	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/terminal"
+	"github.com/sojourn-queue/sojourn/store/workers"
 )
 
 // app is the command line, with the methods of this package.
@@ -21,7 +22,7 @@ type app struct{ *cli.App }
 func Command(a *cli.App) *cobra.Command { return (&app{a}).command() }
 
 func (a *app) command() *cobra.Command {
-	return cli.Group("worker", "list, show and drain workers", a.lsCommand(), a.getCommand(), a.drainCommand())
+	return cli.Group("worker", "list, show, drain and remove workers", a.lsCommand(), a.getCommand(), a.drainCommand(), a.forgetCommand())
 }
 
 func (a *app) lsCommand() *cobra.Command {
@@ -42,14 +43,14 @@ func (a *app) lsCommand() *cobra.Command {
 }
 
 func (a *app) ls(cmd *cobra.Command, c *sojourn.Client, after string, limit int) error {
-	workers, err := c.Store().Workers(cmd.Context(), after, limit)
+	found, err := c.Store().Workers(cmd.Context(), after, limit)
 	if err != nil {
 		return err
 	}
-	if err := a.printWorkers(cmd.Context(), c, workers); err != nil || len(workers) < limit {
+	if err := a.printWorkers(cmd.Context(), c, found); err != nil || len(found) < limit {
 		return err
 	}
-	last := workers[len(workers)-1].Worker
+	last := found[len(found)-1].Worker
 	if rest, err := c.Store().Workers(cmd.Context(), last, 1); err != nil || len(rest) == 0 {
 		return err
 	}
@@ -57,36 +58,30 @@ func (a *app) ls(cmd *cobra.Command, c *sojourn.Client, after string, limit int)
 	return nil
 }
 
-func (a *app) printWorkers(ctx context.Context, c *sojourn.Client, workers []sojourn.WorkerStatus) error {
-	if a.AsJSON() {
-		return cli.JSONLines(a.App, workers)
-	}
+// listed is a worker as the JSON shows it.
+type listed struct {
+	sojourn.WorkerStatus
+	State workers.State `json:"state"`
+}
+
+func (a *app) printWorkers(ctx context.Context, c *sojourn.Client, found []sojourn.WorkerStatus) error {
 	status, err := c.Store().Status(ctx)
 	if err != nil {
 		return err
 	}
+	if a.AsJSON() {
+		all := make([]listed, len(found))
+		for i, w := range found {
+			all[i] = listed{w, workers.StateOf(w, status.Now)}
+		}
+		return cli.JSONLines(a.App, all)
+	}
 	t := terminal.NewTable(a.Out, "WORKER", "NAME", "STATE", "RUNNING", "STALLED", "SEEN", "QUEUES", "KINDS")
-	for _, w := range workers {
-		t.Row(w.Worker, terminal.Short(w.Name, 32), State(w), strconv.FormatInt(w.Running, 10), strconv.FormatInt(w.Stalled, 10), terminal.Ago(w.SeenAt, status.Now),
+	for _, w := range found {
+		t.Row(w.Worker, terminal.Short(w.Name, 32), string(workers.StateOf(w, status.Now)), strconv.FormatInt(w.Running, 10), strconv.FormatInt(w.Stalled, 10), terminal.Ago(w.SeenAt, status.Now),
 			terminal.Short(strings.Join(w.Queues, ", "), 40), terminal.Short(strings.Join(w.Kinds, ", "), 60))
 	}
 	return t.Flush()
-}
-
-// State returns the state of a worker, or "" if it is unknown. A worker that neither runs a
-// job nor waits in the answering process is idle, gone, or polls another process.
-func State(w sojourn.WorkerStatus) string {
-	switch {
-	case w.Drained && w.Running > 0:
-		return "draining"
-	case w.Drained:
-		return "drained"
-	case w.Running > 0:
-		return "running"
-	case w.Waiting:
-		return "waiting"
-	}
-	return ""
 }
 
 // workersNamed are the workers that an argument names: the one with this id, or all with this name.
@@ -123,15 +118,15 @@ func (a *app) getCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "get WORKER", Short: "show a worker and its running jobs, by id or name", Args: cobra.ExactArgs(1)}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.With(func(c *sojourn.Client) error {
-			workers, err := workersNamed(cmd.Context(), c, args[0])
+			found, err := workersNamed(cmd.Context(), c, args[0])
 			if err != nil {
 				return err
 			}
-			if err := a.printWorkers(cmd.Context(), c, workers); err != nil || a.AsJSON() {
+			if err := a.printWorkers(cmd.Context(), c, found); err != nil || a.AsJSON() {
 				return err
 			}
 			var ids []sojourn.ID
-			for _, w := range workers {
+			for _, w := range found {
 				ids = append(ids, w.Jobs...)
 			}
 			if len(ids) == 0 {
@@ -157,24 +152,62 @@ func (a *app) drainCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only count the workers")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.With(func(c *sojourn.Client) error {
-			workers, err := workersNamed(cmd.Context(), c, args[0])
+			found, err := workersNamed(cmd.Context(), c, args[0])
 			if err != nil {
 				return err
 			}
 			if dryRun {
-				return a.Result(map[string]any{"dry_run": true, "matched": len(workers)}, "%s would be drained\n", terminal.Plural(len(workers), "worker"))
+				return a.Result(map[string]any{"dry_run": true, "matched": len(found)}, "%s would be drained\n", terminal.Plural(len(found), "worker"))
 			}
-			if len(workers) > 1 && !yes {
-				return cli.Unconfirmed("drain", terminal.Plural(len(workers), "worker"))
+			if len(found) > 1 && !yes {
+				return cli.Unconfirmed("drain", terminal.Plural(len(found), "worker"))
 			}
 			var jobs int64
-			for _, w := range workers {
+			for _, w := range found {
 				if err := c.Workers().Drain(cmd.Context(), w.Worker); err != nil {
 					return err
 				}
 				jobs += w.Running
 			}
-			return a.Result(map[string]any{"drained": len(workers), "running": jobs}, "%s drained, running %s\n", terminal.Plural(len(workers), "worker"), terminal.Plural(int(jobs), "job"))
+			return a.Result(map[string]any{"drained": len(found), "running": jobs}, "%s drained, running %s\n", terminal.Plural(len(found), "worker"), terminal.Plural(int(jobs), "job"))
+		})
+	}
+	return cmd
+}
+
+const workerForgetHelp = `Removes the worker with this id, or all workers with this name, from the list, and ends its leases: its jobs go on as after the death
+of a worker. A worker with a lease that has not expired, or that waits for jobs, may live; it is refused without --force. With
+--force it is told so with its next extend, and its reports are refused. A worker that lives and claims again is listed again,
+without the drain that it had: end its process first.`
+
+func (a *app) forgetCommand() *cobra.Command {
+	var yes, dryRun bool
+	var o workers.Forget
+	cmd := &cobra.Command{Use: "forget WORKER", Short: "remove a worker and end its leases", Long: workerForgetHelp, Args: cobra.ExactArgs(1)}
+	cmd.Flags().BoolVar(&o.Force, "force", false, "also a worker that may live")
+	cmd.Flags().BoolVar(&yes, "yes", false, "confirm for more than one worker")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only count the workers")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return a.With(func(c *sojourn.Client) error {
+			found, err := workersNamed(cmd.Context(), c, args[0])
+			if err != nil {
+				return err
+			}
+			if dryRun {
+				return a.Result(map[string]any{"dry_run": true, "matched": len(found)}, "%s would be removed\n", terminal.Plural(len(found), "worker"))
+			}
+			if len(found) > 1 && !yes {
+				return cli.Unconfirmed("remove", terminal.Plural(len(found), "worker"))
+			}
+			jobs := 0
+			for _, w := range found {
+				f, err := workers.Of(c).Forget(cmd.Context(), w.Worker, o)
+				if err != nil {
+					return err
+				}
+				jobs += f.Jobs
+			}
+			return a.Result(map[string]any{"removed": len(found), "jobs": jobs}, "%s removed, leases of %s ended\n", terminal.Plural(len(found), "worker"), terminal.Plural(jobs, "job"))
 		})
 	}
 	return cmd

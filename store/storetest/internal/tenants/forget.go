@@ -1,0 +1,113 @@
+package tenants
+
+import (
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
+	"github.com/sojourn-queue/sojourn/driver"
+	"github.com/sojourn-queue/sojourn/store/storetest/internal/kit"
+	"github.com/sojourn-queue/sojourn/store/workers"
+)
+
+var forgetTrials = []kit.Trial{
+	{Name: "a dead worker is removed", Law: "An operator removes a worker from the list, and its jobs go on as after its death.", Covers: "spec:W12", Run: deadRemoved},
+	{Name: "a worker that lives is removed by force", Law: "A worker that lives is refused; with force its leases end at once, it is told so, and its reports are refused.",
+		Covers: "spec:W12", Run: livingRemoved},
+	{Name: "an idle worker that lives comes back", Law: "A worker that was removed and claims again is listed again.", Covers: "spec:W12", Run: removedReturns},
+	{Name: "a token removes workers of all queues or none", Law: "A token for one queue ends no lease, because a worker may have leases of any queue.",
+		Covers: "spec:W12 spec:H7", Run: removedByTenant},
+}
+
+// forget removes a worker.
+func forget(s *kit.Scene, worker string, o workers.Forget) (workers.Removed, error) {
+	s.Helper()
+	if _, ok := s.Store.(workers.Store); !ok {
+		s.Skip("this store removes no workers")
+	}
+	return workers.Of(sojourn.NewClient(s.Store)).Forget(s.Ctx, worker, o)
+}
+
+// removed wants a worker to be removed, with so many leases.
+func removed(s *kit.Scene, worker string, o workers.Forget, jobs int) {
+	s.Helper()
+	f, err := forget(s, worker, o)
+	s.Must(err, "Forget of worker %s", worker)
+	kit.Same(s, "ended leases", f, workers.Removed{Jobs: jobs})
+	kit.Same(s, "the worker in the list", len(s.Workers("", 0, worker)), 0)
+}
+
+// stateOf is the state of a worker.
+func stateOf(s *kit.Scene, worker string) workers.State {
+	s.Helper()
+	return workers.StateOf(s.Workers("", 0, worker)[0], s.Now())
+}
+
+func deadRemoved(s *kit.Scene) {
+	_, err := forget(s, "w1", workers.Forget{})
+	s.Is(err, sojourn.ErrNotFound, "an unknown worker")
+	_, err = forget(s, "", workers.Forget{})
+	s.Refused(err, sojourn.CodeInvalid, "no name")
+	ids := s.EnqueueMany(3)
+	first, second := s.Claim(kit.By("w1")), s.Claim(kit.By("w1"))
+	other := s.Claim(kit.By("w2"))
+	kit.Same(s, "state", stateOf(s, "w1"), workers.Alive)
+	s.Advance(kit.LeaseTime + time.Second)
+	s.Extends(other.Lease, true)
+	kit.Same(s, "state of a worker without valid leases", stateOf(s, "w1"), workers.Gone)
+	removed(s, "w1", workers.Forget{}, 2)
+	for _, id := range ids[:2] {
+		j := s.State(id, sojourn.Ready)
+		kit.Same(s, "crashes", j.Crashes, int32(1))
+	}
+	s.State(ids[2], sojourn.Running)
+	s.Reports(kit.Completed(first), driver.FinishLost)
+	s.Reports(kit.Completed(second), driver.FinishLost)
+	s.Finish(kit.Completed(other), sojourn.Completed)
+	_, err = forget(s, "w1", workers.Forget{})
+	s.Is(err, sojourn.ErrNotFound, "a removed worker")
+	removed(s, "w2", workers.Forget{}, 0)
+}
+
+func livingRemoved(s *kit.Scene) {
+	id := s.Enqueue()
+	c := s.Claim(kit.By("w1"))
+	_, err := forget(s, "w1", workers.Forget{})
+	s.Refused(err, sojourn.CodeConflict, "a worker with a lease")
+	s.State(id, sojourn.Running)
+	s.Must(s.Store.DrainWorker(s.Ctx, "w1"), "DrainWorker")
+	kit.Same(s, "state of a drained worker with a lease", stateOf(s, "w1"), workers.Draining)
+	removed(s, "w1", workers.Forget{Force: true}, 1)
+	s.State(id, sojourn.Ready)
+	s.Extends(c.Lease, false)
+	kit.Same(s, "who gets the job", s.Claim(kit.By("w2")).Job.ID, id)
+	s.Reports(kit.Completed(c), driver.FinishLost)
+	s.State(id, sojourn.Running)
+}
+
+func removedReturns(s *kit.Scene) {
+	s.ClaimNone("no job", kit.By("w1"))
+	removed(s, "w1", workers.Forget{}, 0)
+	s.ClaimNone("no job again", kit.By("w1"))
+	kit.Same(s, "the worker that has claimed again", stateOf(s, "w1"), workers.Alive)
+	s.Must(s.Store.DrainWorker(s.Ctx, "w1"), "DrainWorker")
+	kit.Same(s, "state of a drained worker", stateOf(s, "w1"), workers.Stopped)
+	s.Advance(workers.SilentAfter + time.Minute)
+	kit.Same(s, "state after a long silence", stateOf(s, "w1"), workers.Gone)
+}
+
+func removedByTenant(s *kit.Scene) {
+	id := s.Enqueue()
+	s.Claim(kit.By("w1"))
+	operate := []access.Verb{access.VerbRead, access.VerbOperate}
+	for _, g := range []access.Grant{{Verbs: operate, Queue: "other", Kind: "*"}, {Verbs: operate, Queue: kit.Queue, Kind: "*"}} {
+		mine := s.Tenant("a", g)
+		_, err := forget(mine, "w1", workers.Forget{Force: true})
+		s.Refused(err, access.CodeScope, "a token for queue "+g.Queue)
+	}
+	s.State(id, sojourn.Running)
+	all := s.Tenant("b", access.Grant{Verbs: operate})
+	_, err := forget(all, "w1", workers.Forget{Force: true})
+	s.Must(err, "Forget with a token for all queues")
+	s.State(id, sojourn.Ready)
+}
