@@ -14,6 +14,7 @@ var forgetTrials = []kit.Trial{
 	{Name: "a dead worker is removed", Law: "An operator removes a worker from the list, and its jobs go on as after its death.", Covers: "spec:W12", Run: deadRemoved},
 	{Name: "a worker that lives is removed by force", Law: "A worker that lives is refused; with force its leases end at once, it is told so, and its reports are refused.",
 		Covers: "spec:W12", Run: livingRemoved},
+	{Name: "a worker with many leases is removed", Law: "All leases of a removed worker end, in several transactions, and those of others stay.", Covers: "spec:W12", Run: manyRemoved},
 	{Name: "an idle worker that lives comes back", Law: "A worker that was removed and claims again is listed again.", Covers: "spec:W12", Run: removedReturns},
 	{Name: "a token removes workers of all queues or none", Law: "A token for one queue ends no lease, because a worker may have leases of any queue.",
 		Covers: "spec:W12 spec:H7", Run: removedByTenant},
@@ -83,6 +84,27 @@ func livingRemoved(s *kit.Scene) {
 	kit.Same(s, "who gets the job", s.Claim(kit.By("w2")).Job.ID, id)
 	s.Reports(kit.Completed(c), driver.FinishLost)
 	s.State(id, sojourn.Running)
+}
+
+func manyRemoved(s *kit.Scene) {
+	const more = 5
+	s.EnqueueMany(sojourn.MaxBatch)
+	s.EnqueueMany(more + 1)
+	mine := 0
+	for mine < sojourn.MaxBatch+more {
+		mine += len(s.ClaimMany(kit.By("w1"), kit.UpTo(min(500, sojourn.MaxBatch+more-mine))))
+	}
+	other := s.Claim(kit.By("w2"))
+	s.Advance(kit.LeaseTime / 2)
+	_, err := forget(s, "w1", workers.Forget{})
+	s.Refused(err, sojourn.CodeConflict, "a worker with leases")
+	removed(s, "w1", workers.Forget{Force: true}, sojourn.MaxBatch+more)
+	s.Finish(kit.Completed(other), sojourn.Completed)
+	ready := 0
+	for range 2 {
+		ready += len(s.ClaimMany(kit.By("w3"), kit.UpTo(1000)))
+	}
+	kit.Same(s, "jobs that others get", ready, sojourn.MaxBatch+more)
 }
 
 func removedReturns(s *kit.Scene) {
