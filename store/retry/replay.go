@@ -2,6 +2,7 @@ package retry
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
@@ -77,6 +78,9 @@ func Replay(j *sojourn.Job, history []sojourn.HistoryEntry, proposed sojourn.Pol
 	return t
 }
 
+// edited is the outcome of an entry that is no end, such as a change of the job's tags.
+const edited = "edited"
+
 // attempt is an entry of the history that counts against a budget, with the counters before it.
 type attempt struct {
 	sojourn.HistoryEntry
@@ -101,7 +105,7 @@ func (r *replay) read(history []sojourn.HistoryEntry) {
 		if h.Outcome == "redriven" {
 			r.from = h.EndedAt
 		}
-		if h.Generation != r.job.Generation || h.Stage != r.job.Stage {
+		if h.Generation != r.job.Generation || h.Stage != r.job.Stage || h.Outcome == edited {
 			continue
 		}
 		if h.Dropped > 0 {
@@ -210,6 +214,7 @@ func saved(j *sojourn.Job, a attempt) int64 {
 
 // other says what has ended a job that no policy was asked about.
 func other(j *sojourn.Job, history []sojourn.HistoryEntry) string {
+	history = slices.DeleteFunc(slices.Clone(history), func(h sojourn.HistoryEntry) bool { return h.Outcome == edited })
 	if len(history) == 0 {
 		return "its history is gone"
 	}

@@ -56,6 +56,7 @@ func TestReplay(t *testing.T) {
 		{"another backoff", steady, []string{"error", "error", "error"}, sojourn.Policy{MaxAttempts: 4, Backoff: sojourn.Backoff{First: -1}}, "retried 1 0 [0s]"},
 		{"no retry at all", steady, []string{"error", "error", "error"}, sojourn.Policy{MaxAttempts: 1}, "earlier 0 2 []"},
 		{"the others do not count", steady, []string{"error", "snooze", "released", "error", "error"}, sojourn.Policy{MaxAttempts: 2}, "earlier 0 1 []"},
+		{"edited after its end", steady, []string{"error", "error", "error", "edited"}, sojourn.Policy{MaxAttempts: 4}, "retried 1 0 [40s]"},
 		{"lost leases", with(sojourn.Policy{MaxCrashes: 2}), []string{"lost", "error", "lost"}, sojourn.Policy{MaxCrashes: 4}, "retried 2 0 [10s 20s]"},
 		{"lost leases never retried", with(sojourn.Policy{MaxCrashes: 2}), []string{"lost", "lost"}, sojourn.Policy{OnLost: sojourn.Fail}, "earlier 0 1 []"},
 		{"a lost lease retried", with(sojourn.Policy{OnLost: sojourn.Fail}), []string{"lost"}, sojourn.Policy{OnLost: sojourn.Retry}, "retried 2 0 [0s 10s]"},
