@@ -10,15 +10,17 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/store/filter"
 )
 
 // States are those of the filter, in the order of a job's life.
 var States = []string{"blocked", "scheduled", "ready", "running", "awaiting", "errored", "completed", "failed", "cancelled"}
 
 // Fields are the filters of the page of jobs, as in its URL.
-var Fields = []string{"kind", "queue", "key", "group", "tag", "reason", "failure", "state", "since", "until", "id"}
+var Fields = []string{"where", "kind", "queue", "key", "group", "tag", "reason", "failure", "state", "since", "until", "id"}
 
-// Of reads a filter from the URL or a form.
+// Of reads a filter from the URL or a form. Of selected rows only those are meant that the text of
+// the filter chooses too.
 func Of(values url.Values) (sojourn.Filter, error) {
 	get := func(name string) string { return strings.TrimSpace(values.Get(name)) }
 	f := sojourn.Filter{Kind: get("kind"), Queue: get("queue"), Key: get("key"), Group: get("group"), Tag: get("tag"), Reason: get("reason"), Failure: get("failure")}
@@ -48,6 +50,25 @@ func Of(values url.Values) (sojourn.Filter, error) {
 			return f, sojourn.Invalid("id", "%.64q is not the id of a job", text)
 		}
 		f.IDs = append(f.IDs, sojourn.ID(id))
+	}
+	if text := get("where"); text != "" {
+		return withText(f, text)
+	}
+	return f, f.Validate()
+}
+
+// withText adds the conditions of a filter's text.
+func withText(f sojourn.Filter, text string) (sojourn.Filter, error) {
+	read, err := filter.Parse(text, time.Now())
+	if err != nil {
+		return f, err
+	}
+	if f.IDs != nil && read.IDs != nil {
+		f.IDs = slices.DeleteFunc(f.IDs, func(id sojourn.ID) bool { return !slices.Contains(read.IDs, id) })
+		read.IDs = nil
+	}
+	if f, err = filter.Join(f, read); err != nil {
+		return f, err
 	}
 	return f, f.Validate()
 }
