@@ -65,7 +65,8 @@ func (m Wholes) Change(w *Whole, a workflow.Action, reason string) {
 	}
 }
 
-// cancel ends all members, first those that are blocked, so that the ends of others start none.
+// cancel ends all members, first those that are blocked, so that the ends of others start none. The
+// dependents of these are decided before the others end.
 func (m Wholes) cancel(w *Whole, reason string) {
 	if w.State.Final() {
 		return
@@ -81,6 +82,7 @@ func (m Wholes) cancel(w *Whole, reason string) {
 				panic(err) // it is live
 			}
 		}
+		m.Edges.Flush()
 	}
 }
 
