@@ -23,7 +23,7 @@ func TestTopPicture(t *testing.T) {
 	for line := range strings.Lines(text) {
 		rows = append(rows, strings.Join(strings.Fields(line), " "))
 	}
-	for i, want := range map[int]string{2: "b 0 0 0 0 0 0 40 0.0/s 1m30s 0", 3: "c 0 0 0 0 0 0 4 2.0/s 1s 0 on hold for 1m00s", 4: "a 0 0 0 0 0 0 17 3.5/s 0", 7: "w1 running 1 0 0ms ago"} {
+	for i, want := range map[int]string{2: "b 0 0 0 0 0 0 40 0.0/s 1m30s 0", 3: "c 0 0 0 0 0 0 4 2.0/s 1s 0 on hold for 1m00s", 4: "a 0 0 0 0 0 0 17 3.5/s 0", 7: "w1 alive 1 0 0ms ago"} {
 		if rows[i] != want {
 			t.Errorf("line %d is %q, want %q", i, rows[i], want)
 		}
