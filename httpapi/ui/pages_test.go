@@ -379,10 +379,19 @@ func TestCalendar(t *testing.T) {
 func TestWorkersPage(t *testing.T) {
 	b := mount(t, Options{})
 	b.enqueue(sojourn.NewJob("charge", nil))
-	b.claim("worker-1", "default", "charge")
-	b.see("workers", "worker-1", "running", "Drain")
+	running := b.claim("worker-1", "default", "charge")
+	b.see("workers", "worker-1", "alive", "Drain")
 	b.done("do/drain", url.Values{"worker": {"worker-1"}})
-	b.see("workers", "drained")
+	if text := b.see("workers", "draining"); strings.Contains(text, "Forget") {
+		t.Error("a worker with a lease can be removed")
+	}
+	if got := b.post("do/forget", url.Values{"worker": {"worker-1"}}); got.StatusCode != http.StatusConflict || !strings.Contains(got.body, "has not expired") {
+		t.Errorf("%s: %s", got.Status, got.body)
+	}
+	b.finish(running, sojourn.Outcome{Type: sojourn.OutcomeCompleted})
+	b.see("workers", "stopped", "Forget")
+	b.done("do/forget", url.Values{"worker": {"worker-1"}})
+	b.see("workers", "No worker has asked for jobs")
 }
 
 // TestReadOnly: the page shows no actions, and refuses those that somebody sends all the same.

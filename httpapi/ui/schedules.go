@@ -51,28 +51,6 @@ func doSchedule(q *request) (string, error) {
 	}
 }
 
-// workersData is the data of the page of workers.
-type workersData struct {
-	Workers []sojourn.WorkerStatus
-	Next    string
-}
-
-func workersPage(q *request) (page, error) {
-	found, err := q.who.client.Store().Workers(q.ctx, q.get("after"), workersOnPage)
-	if err != nil {
-		return page{}, err
-	}
-	d := workersData{Workers: found}
-	if len(found) == workersOnPage {
-		d.Next = found[len(found)-1].Worker
-	}
-	return page{name: "workers", title: "Workers", nav: "workers", live: 2, data: d}, nil
-}
-
-func doDrain(q *request) (string, error) {
-	return "workers?done=drained", q.who.client.Workers().Drain(q.ctx, q.r.PostForm.Get("worker"))
-}
-
 // auditData is the data of the audit log.
 type auditData struct {
 	Entries []access.AuditEntry

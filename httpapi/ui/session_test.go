@@ -200,7 +200,7 @@ func TestForgery(t *testing.T) {
 	_, bearer := b.token("ana", grant("", access.VerbAdmin))
 	id := b.enqueue(sojourn.NewJob("charge", nil, sojourn.Queue("pay")))
 	b.signIn(bearer)
-	for _, action := range []string{"bulk", "answer", "redrive", "cancel", "edit", "inbox", "pause", "hold", "setting", "schedule", "workflow", "drain", "mute", "operation"} {
+	for _, action := range []string{"bulk", "answer", "redrive", "cancel", "edit", "inbox", "pause", "hold", "setting", "schedule", "workflow", "drain", "forget", "mute", "operation"} {
 		form := func(csrf string) url.Values {
 			return url.Values{"csrf": {csrf}, "job": {id.String()}, "queue": {"pay"}, "paused": {"true"}, "action": {"cancel"}, "kind": {"charge"}, "total": {"1"}, "for": {"10m"}, "worker": {"w"}, "name": {"x"}, "seq": {"1"}}
 		}
@@ -333,11 +333,12 @@ func TestRoles(t *testing.T) {
 		"all":    {"do/bulk", url.Values{"action": {"redrive"}, "total": {"1"}}, "operator admin"},
 		"theirs": {"do/edit", url.Values{"job": {other.String()}, "priority": {"5"}}, "operator admin"},
 		"drain":  {"do/drain", url.Values{"worker": {"none"}}, "operator admin"},
+		"forget": {"do/forget", url.Values{"worker": {"none"}}, "operator admin"},
 	}
 	for what, a := range actions {
 		for name, p := range people {
 			got := p.post(a.path, a.form)
-			allowed := got.StatusCode == http.StatusSeeOther || what == "drain" && got.StatusCode == http.StatusNotFound
+			allowed := got.StatusCode == http.StatusSeeOther || (what == "drain" || what == "forget") && got.StatusCode == http.StatusNotFound
 			if want := strings.Contains(" "+a.may+" ", " "+name+" "); allowed != want {
 				t.Errorf("%s may %s: %v (%s), want %v", name, what, allowed, got.Status, want)
 			}

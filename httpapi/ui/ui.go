@@ -99,7 +99,7 @@ func (s *site) routes() {
 	}
 	for name, action := range map[string]func(*request) (string, error){
 		"bulk": doBulk, "answer": doAnswer, "redrive": doRedrive, "cancel": doCancel, "edit": doEdit, "inbox": doInbox, "pause": doPause, "hold": doHold,
-		"setting": doSetting, "schedule": doSchedule, "workflow": doWorkflow, "drain": doDrain, "mute": doMute, "operation": doOperation,
+		"setting": doSetting, "schedule": doSchedule, "workflow": doWorkflow, "drain": doDrain, "forget": doForget, "mute": doMute, "operation": doOperation,
 	} {
 		s.mux.HandleFunc("POST /do/"+name, s.action(action))
 	}

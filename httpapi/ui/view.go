@@ -120,7 +120,7 @@ var doneTexts = map[string]string{
 	"answered": "The answer is stored.", "redriven": "The job runs again.", "cancelled": "The job is cancelled.", "changed": "The change is stored.",
 	"bulk-cancel": "%s cancelled.", "bulk-redrive": "%s redriven.", "matched": "The response went to its job.", "retried": "The response was sent again.",
 	"discarded": "The response is discarded.", "paused": "Paused: nothing starts.", "resumed": "Resumed.", "held": "Held: nothing starts for now.",
-	"unheld": "The hold is over.", "muted": "The group is muted.", "unmuted": "The mute is over.", "started": "The operation is started. It goes on when this page is closed.", "ran": "One job was made.", "drained": "The worker gets no more jobs.",
+	"unheld": "The hold is over.", "muted": "The group is muted.", "unmuted": "The mute is over.", "started": "The operation is started. It goes on when this page is closed.", "ran": "One job was made.", "drained": "The worker gets no more jobs.", "forgotten": "The worker is removed.",
 }
 
 // self is the relative link to the page of a request, without what an action has just done.
