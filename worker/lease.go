@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
@@ -15,27 +16,43 @@ import (
 // the request was sent that won or extended it. An extend request times out after L/6 and is sent
 // again. So two requests in a row may fail, or not be answered, before a handler is stopped, and it
 // is stopped before another worker can have its job. A repeated claim returns leases that may be
-// nearly over: they are extended at once. No request takes longer than half of the time that is
-// left until a handler would be stopped, so that even then one without an answer is sent again.
+// nearly over: they are extended at once, and if half of the time that is left until a handler
+// would be stopped passes without an answer, another request is sent beside the first.
 
 // watchPause is the shortest interval between two checks of all steps.
 const watchPause = 10 * time.Millisecond
+
+// leastBeside is the least time after which another request is sent beside one without an answer.
+const leastBeside = 100 * time.Millisecond
 
 // extendLoop extends the leases of all taken jobs. It has a goroutine of its own, so that no
 // handler delays it.
 func (r *run) extendLoop() {
 	every := r.w.o.Lease / 3
 	limit := max(every/2, min(every, leastAnswer))
+	var calls sync.WaitGroup
+	defer calls.Wait()
 	for next := every; ; {
 		sleep(r.calls, next, r.early)
 		if r.calls.Err() != nil {
 			return
 		}
 		r.overrun()
-		next = every
-		if err := r.extendAll(min(limit, max(r.left()/2, watchPause))); err != nil && r.calls.Err() == nil {
-			r.failed("extend", err)
-			next = min(every/10, max(r.left()/4, watchPause))
+		answer := make(chan error, 1)
+		calls.Go(func() {
+			err := r.extendAll(limit)
+			if err != nil && r.calls.Err() == nil {
+				r.failed("extend", err)
+			}
+			answer <- err
+		})
+		select {
+		case err := <-answer:
+			if next = every; err != nil {
+				next = min(every/10, max(r.left()/4, watchPause))
+			}
+		case <-time.After(min(limit, max(r.left()/2, leastBeside))):
+			next = 0 // the one that is under way goes on: a slow answer counts too
 		}
 	}
 }

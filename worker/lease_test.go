@@ -57,24 +57,35 @@ func TestExtends(t *testing.T) {
 func TestLeasesOfARepeatedClaim(t *testing.T) {
 	for _, c := range []struct {
 		name     string
-		unheard  int // extensions that are not answered
+		unheard  int           // extensions that are not answered
+		slow     time.Duration // how long the answer of the others takes
 		wantLeft time.Duration
 	}{
-		{"at once", 0, sojourn.DefaultLease - 2*time.Second},
-		{"an extension without an answer", 1, 0},
-		{"two extensions without an answer", 2, 0},
+		{"at once", 0, 0, sojourn.DefaultLease - 2*time.Second},
+		{"an extension without an answer", 1, 0, 0},
+		{"two extensions without an answer", 2, 0, 0},
+		{"slow answers", 0, 4 * time.Second, 0}, // handlers are stopped after 5 s
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { leaseOfRepeatedClaim(t, c.unheard, c.wantLeft) })
+			synctest.Test(t, func(t *testing.T) { leaseOfRepeatedClaim(t, c.unheard, c.slow, c.wantLeft) })
 		})
 	}
 }
 
-func leaseOfRepeatedClaim(t *testing.T, unheard int, wantLeft time.Duration) {
+func leaseOfRepeatedClaim(t *testing.T, unheard int, slow, wantLeft time.Duration) {
 	f := newFake()
+	var mu sync.Mutex
 	f.onExtend = func(ctx context.Context) error {
-		if unheard--; unheard < 0 {
-			return nil
+		mu.Lock()
+		unheard--
+		heard := unheard < 0
+		mu.Unlock()
+		if heard {
+			select {
+			case <-time.After(slow):
+				return nil
+			case <-ctx.Done():
+			}
 		}
 		<-ctx.Done()
 		return &sojourn.Error{Code: sojourn.CodeUnknown, Message: "no answer", Err: ctx.Err()}
@@ -243,9 +254,9 @@ func TestExtendIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		f.add(kindA.New(args{}))
-		n := 0
+		var calls atomic.Int32
 		f.onExtend = func(ctx context.Context) error {
-			switch n++; {
+			switch n := calls.Add(1); {
 			case n%3 == 0:
 				<-ctx.Done() // hangs until the worker gives up
 				return ctx.Err()
