@@ -56,7 +56,7 @@ test-all:
 	@if $(RACE); then \
 		echo 'race detector: on'; set -x; \
 		SOJOURN_SIM_SEEDS=5 SOJOURN_SHARE=3 go test -vet=off -p 3 -timeout 40m $(RACEFLAGS) -skip '^($(NORACE))$$' $(TESTFLAGS) $(SLOW) ./... && \
-		SOJOURN_SIM_SEEDS=200 go test -vet=off -p 3 -parallel 4 -timeout 40m $(TESTFLAGS) -run '^(TestSimulation|TestConformance|TestConformanceFile|$(NORACE))$$' $(SLOW) ./cmd/sojourn ./rules; \
+		SOJOURN_SIM_SEEDS=100 go test -vet=off -p 3 -parallel 4 -timeout 40m $(TESTFLAGS) -run '^(TestSimulation|TestConformance|TestConformanceFile|$(NORACE))$$' $(SLOW) ./cmd/sojourn ./rules; \
 	else \
 		echo 'race detector: OFF (it needs a C compiler and cgo)'; set -x; \
 		go test -vet=off -timeout 40m $(TESTFLAGS) $(SLOW) ./...; \
