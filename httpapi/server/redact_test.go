@@ -154,7 +154,7 @@ func TestRedacted(t *testing.T) {
 	}
 }
 
-// TestRedactedWork: a worker gets what is hidden from readers.
+// TestRedactedWork: a worker gets the values that are hidden from readers.
 func TestRedactedWork(t *testing.T) {
 	s := newSite(t, Options{Open: true, Redact: []string{"args.card"}})
 	s.want("enqueue", s.send(http.MethodPost, "/v1/jobs", `{"kind":"charge","args":{"card":"`+secret+`"}}`), http.StatusCreated, "")

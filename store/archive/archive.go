@@ -262,7 +262,7 @@ type Exported struct {
 	Page       []byte     `json:"page,omitempty"` // the job as JSON, for the target table; empty for others
 }
 
-// Record says what has been exported under a lease.
+// Record is the progress of an export under a lease.
 type Record struct {
 	Archive string
 	Epoch   int64 // of the lease

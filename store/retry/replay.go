@@ -212,7 +212,7 @@ func saved(j *sojourn.Job, a attempt) int64 {
 	return max(int64(j.Failures)+int64(j.Crashes)-int64(a.failures)-int64(a.crashes)-1, 0)
 }
 
-// other says what has ended a job that no policy was asked about.
+// other returns the reason of Other: what ended the job without asking a policy.
 func other(j *sojourn.Job, history []sojourn.HistoryEntry) string {
 	history = slices.DeleteFunc(slices.Clone(history), func(h sojourn.HistoryEntry) bool { return h.Outcome == edited })
 	if len(history) == 0 {

@@ -122,7 +122,7 @@ func TestReplayOfDroppedEntries(t *testing.T) {
 	}
 }
 
-// TestQuery has what is refused.
+// TestQuery checks which queries are refused.
 func TestQuery(t *testing.T) {
 	for name, q := range map[string]Query{
 		"nothing to try":   {},

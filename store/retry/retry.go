@@ -122,8 +122,8 @@ type Report struct {
 }
 
 // Test tries a policy on failed jobs, group by group. It reads at most q.Groups groups, of each at
-// most q.Jobs jobs, page by page, and their histories. So the report is no single snapshot. Jobs
-// that were redriven are no failed jobs. An access token sees what it may read.
+// most q.Jobs jobs, page by page, and their histories. So the report is no single snapshot. It
+// leaves out jobs that were redriven, and jobs that the access token may not read.
 func Test(ctx context.Context, c *sojourn.Client, q Query) (Report, error) {
 	if err := q.Validate(); err != nil {
 		return Report{}, err

@@ -36,7 +36,7 @@ func axe(t *testing.T) string {
 		if os.Getenv("CI") == "true" {
 			t.Fatalf("%s: %v", axePackage, err)
 		}
-		t.Skipf("there is no %s: %v", axePackage, err)
+		t.Skipf("there is no %s, and npm has not got it: %v", axePackage, err)
 	}
 	return script
 }

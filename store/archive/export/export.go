@@ -108,9 +108,9 @@ func sleep(ctx context.Context, d time.Duration) bool {
 
 // target is where jobs go. It belongs to one session.
 type target interface {
-	// recover continues at what is recorded.
+	// recover removes everything behind the recorded place, and goes on there.
 	recover(l archive.Lease) error
-	// export stores jobs durably, and says what is to be recorded beside their ids.
+	// export stores jobs durably. It adds to the record the place that it has reached.
 	export(ctx context.Context, jobs []archive.Job, r *archive.Record) error
 	// idle is called after a pass.
 	idle() error

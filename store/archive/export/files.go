@@ -68,7 +68,7 @@ func (f *files) damaged(format string, a ...any) error {
 	return finalError{sojourn.Conflict("%s: nothing was changed; put the files back, or export to another directory with a new archive", fmt.Sprintf(format, a...))}
 }
 
-// recover cuts off what was written behind the recorded length.
+// recover cuts the file to the recorded length.
 func (f *files) recover(l archive.Lease) error {
 	f.at = l.File
 	if err := f.checkLater(); err != nil || f.at.Sequence == 0 {

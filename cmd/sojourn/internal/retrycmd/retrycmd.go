@@ -164,7 +164,7 @@ func line(t retry.Trial) string {
 	return text
 }
 
-// looked says how many jobs were looked at, and what was left out.
+// looked returns the sentence about how many jobs were looked at and which were not.
 func looked(r retry.Report) string {
 	text := fmt.Sprintf("looked at %s of %s that failed since %s\n", terminal.Plural(r.Total.Jobs, "job"), terminal.Plural(len(r.Groups), "group"), r.Since.UTC().Format(time.RFC3339))
 	for _, g := range r.Groups {

@@ -73,7 +73,6 @@ type run struct {
 	repeats  []func() // calls whose callers do not know the outcome
 	everJobs int
 	ticking  ticking
-	agreed   string // the workflows as they were compared last
 }
 
 // given is a lease with the purpose of its step.
