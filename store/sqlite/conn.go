@@ -26,6 +26,7 @@ type conn struct {
 	reading bool          // in memory: this is a View
 	after   func(error)   // see Ended; nil if there is no callback
 	silent  bool          // see Silent
+	version int64         // what Version has returned to the transaction; 0 = it was not asked
 }
 
 var errOutside = errors.New("sqlite: the Conn was used outside of its transaction")
@@ -227,6 +228,7 @@ func (c *conn) Query(q string, each func(sqldb.Row) error, args ...any) error {
 // Version implements sqldb.Versioned.
 func (c *conn) Version() (version int64, err error) {
 	err = c.Query("pragma data_version", func(r sqldb.Row) error { version = r.Int(0); return nil })
+	c.version = version
 	return version, err
 }
 

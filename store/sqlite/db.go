@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,7 +40,7 @@ type DB struct {
 
 	commits atomic.Int64 // in memory, that changed something
 	updates atomic.Int64 // that have committed
-	writes  atomic.Int64 // the begin and the end of each transaction that may write: odd while one is under way
+	seen    int64        // the version that the last transaction found; belongs to the writer, which changes none
 	log     walLog
 	places  []place // the files that are open; none in memory
 
@@ -135,15 +134,16 @@ func (d *DB) update(ctx context.Context, fn func(sqldb.Conn) error) (silent bool
 		if c.after != nil {
 			c.after(err)
 		}
+		if err == nil && c.version != 0 {
+			d.seen = c.version
+		}
 		silent = c.silent
-		c.after, c.silent = nil, false
+		c.after, c.silent, c.version = nil, false, 0
 		d.give(c, d.writer)
 	}()
 	if d.memory() {
 		return false, d.updateMemory(ctx, c, fn)
 	}
-	d.writes.Add(1)
-	defer d.writes.Add(1)
 	if err := c.transact(ctx, c.text("begin immediate"), c.text("commit"), fn); err != nil {
 		return false, err
 	}
@@ -237,14 +237,7 @@ func (d *DB) Version(ctx context.Context) (version int64, err error) {
 		return 0, err
 	}
 	defer func() { d.give(c, d.probe) }()
-	err = c.patiently(ctx, func() error {
-		text, err := ask(c.raw, "pragma data_version") // as this connection sees it: our own writer counts too
-		if err == nil {
-			version, err = strconv.ParseInt(text, 10, 64)
-		}
-		return err
-	})
-	return version, err
+	return c.dataVersion(ctx) // as this connection sees it: our own writer counts too
 }
 
 // Durable implements sqldb.Durable.

@@ -2,24 +2,15 @@ package sqlite
 
 import (
 	"context"
-	"time"
+	"strconv"
 
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/store/sqlite/internal/follow"
 	"github.com/sojourn-queue/sojourn/store/sqlite/internal/logwatch"
 	"github.com/sojourn-queue/sojourn/store/sqlite/internal/owner"
 )
 
 var _ sqldb.Signaler = (*DB)(nil)
-
-// Pauses of a watcher after the write-ahead log was written: a commit is visible a moment after its
-// pages are in the file. Then it rests, so that a busy writer wakes it 500 times a second at most,
-// and 80 times if this process commits too.
-const (
-	firstCheck  = 100 * time.Microsecond
-	lastCheck   = 10 * time.Millisecond
-	watcherRest = 2 * time.Millisecond
-	busyRest    = 10 * time.Millisecond
-)
 
 // Signal implements sqldb.Signaler. The write-ahead log itself is the signal.
 func (d *DB) Signal([]string) {}
@@ -36,10 +27,7 @@ func (d *DB) Signals() string {
 	}
 }
 
-// Watch implements sqldb.Signaler. While the database has another owner, it watches the write-ahead
-// log with inotify, and reads the version of the database after each write to it. A commit of this
-// process is no signal; while one is under way, its transaction itself finds the commits of others.
-// An owner that is alone watches only whether another one comes, which costs its commits nothing.
+// Watch implements sqldb.Signaler.
 func (d *DB) Watch(heard func(topics []string)) (stop func()) {
 	if d.memory() {
 		return func() {}
@@ -48,88 +36,43 @@ func (d *DB) Watch(heard func(topics []string)) (stop func()) {
 	if err != nil {
 		return func() {} // polling is left
 	}
-	f := &follower{DB: d, watch: w, closing: make(chan struct{}), heard: heard}
-	// Read before Watch returns: a commit after that is a change, however late run begins.
-	if f.version, err = d.Version(context.Background()); err != nil {
+	stop, err = follow.Start(w, d, func() { heard(nil) })
+	if err != nil {
 		w.Close()
 		return func() {}
 	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		f.run()
-	}()
-	return func() {
-		close(f.closing)
-		w.Close()
-		<-done
+	return stop
+}
+
+// Shared implements follow.Database.
+func (d *DB) Shared() (shared bool, err error) {
+	levels, err := owner.Living(d.path, d.owner.ID(), d.prefix)
+	return len(levels) > 0, err
+}
+
+// Unseen implements follow.Database.
+func (d *DB) Unseen() (unseen bool, err error) {
+	if err := d.begin(); err != nil {
+		return false, err
 	}
-}
-
-// follower tells of the commits of other owners, for one call of Watch.
-type follower struct {
-	*DB
-	watch   *logwatch.Watch
-	closing chan struct{}
-	heard   func(topics []string)
-	version int64 // of the database, when it was read last
-}
-
-// run reads the version after each write to the log, until the watch is closed.
-func (f *follower) run() {
-	var err error
-	before := f.writes.Load()
-	// The first look at the owners comes after the watch of their files began, so none is missed.
-	for seen, ok := (logwatch.Seen{Owners: true}), true; err == nil && ok; seen, ok = f.watch.Wait() {
-		if seen.Owners {
-			seen.Log = f.lookAtOwners() || seen.Log
-		}
-		if !seen.Log {
-			continue
-		}
-		if f.writes.Load() != before { // the write may be its own, and its next transaction finds the others
-			f.pause(busyRest)
-		}
-		before = f.writes.Load()
-		err = f.check(before)
-		f.pause(watcherRest)
+	defer d.calls.Done()
+	c, err := d.take(context.Background(), d.writer)
+	if err != nil {
+		return false, err
 	}
+	defer func() { d.give(c, d.writer) }()
+	version, err := c.dataVersion(context.Background())
+	return version != d.seen, err
 }
 
-// lookAtOwners watches the log if there is another owner. It reports whether there is: the other
-// one may have committed before the watch began.
-func (f *follower) lookAtOwners() (others bool) {
-	levels, err := owner.Living(f.path, f.owner.ID(), f.prefix)
-	others = err != nil || len(levels) > 0
-	f.watch.Log(others) // without it, polling is left
-	return others
-}
-
-// check reads the version until it has changed or a commit can no longer be under way, and tells of
-// a change. It stops when this process, which had begun and ended writes so many times, writes.
-func (f *follower) check(writes int64) error {
-	for p := firstCheck; p <= lastCheck && writes%2 == 0; p *= 2 {
-		f.pause(p)
-		now, err := f.Version(context.Background())
-		if err != nil {
-			return err
+// dataVersion changes when another connection has committed.
+func (c *conn) dataVersion(ctx context.Context) (version int64, err error) {
+	err = c.patiently(ctx, func() error {
+		text, err := ask(c.raw, "pragma data_version")
+		if err == nil {
+			version, err = strconv.ParseInt(text, 10, 64)
 		}
-		if now != f.version {
-			f.version = now
-			if f.writes.Load() == writes {
-				f.heard(nil)
-			}
-			return nil
-		}
-	}
-	return nil
-}
-
-func (f *follower) pause(d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-f.closing:
-	}
+		return err
+	})
+	return version, err
 }

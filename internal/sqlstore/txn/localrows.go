@@ -39,11 +39,10 @@ func (k *localRows) Open(t *Tx) error {
 		k.spoil(t.Core)
 	}
 	if version != k.version {
-		k.free, k.unfollowed = nil, false
-		t.Events.Foreign = true
+		*k, t.Events.Foreign = localRows{version: version}, true
 	}
-	if version != k.version || k.rows == nil || len(k.rows) > maxCachedRows {
-		k.version, k.rows = version, map[sojourn.ID]*jobrow.Row{}
+	if k.rows == nil || len(k.rows) > maxCachedRows {
+		k.rows = map[sojourn.ID]*jobrow.Row{}
 	}
 	t.Cache.local = k.rows
 	c.Ended(func(failed error) { k.keep(t, failed) })
@@ -53,11 +52,13 @@ func (k *localRows) Open(t *Tx) error {
 // keep caches the rows that a transaction has written. If it has failed, or has changed rows in
 // another way, no row is cached.
 func (k *localRows) keep(t *Tx, failed error) {
-	if failed == nil {
-		k.unfollowed = k.unfollowed || t.Cache.unfollowed
-		k.free.add(t.Cache.Blocks)
+	if failed != nil { // nobody was told of the commits that it has found: the next one finds them again
+		*k = localRows{}
+		return
 	}
-	if failed != nil || t.Cache.Altered {
+	k.unfollowed = k.unfollowed || t.Cache.unfollowed
+	k.free.add(t.Cache.Blocks)
+	if t.Cache.Altered {
 		k.rows = nil
 		return
 	}

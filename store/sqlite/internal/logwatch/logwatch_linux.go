@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -58,10 +59,21 @@ func (w *Watch) Log(on bool) error {
 	return errors.Join(err, failed)
 }
 
-// Wait waits for the next events, and takes all that have happened. It returns false after Close.
-func (w *Watch) Wait() (seen Seen, ok bool) {
+// Wait waits for the next events, and takes all that have happened. It waits for limit at most; 0 =
+// for ever. It returns false after Close.
+func (w *Watch) Wait(limit time.Duration) (seen Seen, ok bool) {
+	var deadline time.Time
+	if limit > 0 {
+		deadline = time.Now().Add(limit)
+	}
+	if w.file.SetReadDeadline(deadline) != nil {
+		return Seen{}, false
+	}
 	for !seen.Log && !seen.Owners {
 		n, err := w.file.Read(w.buf[:])
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return Seen{}, true
+		}
 		if err != nil || n <= 0 {
 			return Seen{}, false
 		}

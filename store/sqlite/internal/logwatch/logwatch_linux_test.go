@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 )
 
 // TestWatch: a write to the log is seen only while its watch is on, an owner's file always, and no
@@ -24,7 +25,7 @@ func TestWatch(t *testing.T) {
 	}
 	next := func(name string, want Seen) {
 		t.Helper()
-		if got, ok := w.Wait(); got != want || !ok {
+		if got, ok := w.Wait(0); got != want || !ok {
 			t.Errorf("%s: seen %+v (%v), want %+v", name, got, ok, want)
 		}
 	}
@@ -44,12 +45,15 @@ func TestWatch(t *testing.T) {
 	next("a write to the log", Seen{Log: true})
 	watchLog(false)
 	write(log)
+	if seen, ok := w.Wait(time.Millisecond); seen != (Seen{}) || !ok {
+		t.Errorf("a write to the log that is not watched: seen %+v (%v)", seen, ok)
+	}
 	if err := os.Remove(owners + "a"); err != nil {
 		t.Error(err)
 	}
 	next("a removed owner's file", Seen{Owners: true})
 	w.Close()
-	if _, ok := w.Wait(); ok {
+	if _, ok := w.Wait(0); ok {
 		t.Error("a closed watch goes on")
 	}
 	if err := w.Log(true); err == nil {

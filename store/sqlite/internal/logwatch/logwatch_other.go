@@ -2,7 +2,10 @@
 
 package logwatch
 
-import "errors"
+import (
+	"errors"
+	"time"
+)
 
 // Works reports whether this system can watch files.
 const Works = false
@@ -19,7 +22,7 @@ func New(string, string) (*Watch, error) {
 func (w *Watch) Log(bool) error { return nil }
 
 // Wait returns false on this system.
-func (w *Watch) Wait() (seen Seen, ok bool) { return Seen{}, false }
+func (w *Watch) Wait(time.Duration) (seen Seen, ok bool) { return Seen{}, false }
 
 // Close does nothing on this system.
 func (w *Watch) Close() {}
