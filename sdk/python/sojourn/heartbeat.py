@@ -1,8 +1,8 @@
 """A process of its own that extends a worker's leases, for handlers that hold Python's global lock.
 
 The worker writes lines of JSON to the process: {"url": …} first, then {"add": lease}, {"drop": lease} or {} as a sign of life, each with its
-number n. The process extends what it has been given every third of the lease, and writes {"n": the last number it knew, "sent": when it asked,
-"lost": [[id, epoch, reason]]}. Times are those of time.monotonic, which all processes of a machine share. It ends when the pipe does.
+number n. "early" beside a lease is the time left, in seconds, of one that is nearly over. The process extends what it has been given every third
+of the lease, and writes {"n": the last number it knew, "sent": when it asked, "lost": [[id, epoch, reason]]}. Times are those of time.monotonic, which all processes of a machine share. It ends when the pipe does.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import subprocess
 import sys
 import threading
 import time
-from typing import Any, Dict, List, Mapping, Tuple
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from .errors import make, said
 from .forms import listed, typed
@@ -22,6 +23,8 @@ from .transport import Transport
 
 SILENCE = 3600.0  # seconds without a sign of life after which nothing is extended any more
 MAX_BATCH = 1000
+LEAST_BESIDE = 0.1  # seconds after which, at the earliest, another extend is sent beside one without an answer
+MOST_BESIDE = 4  # extends on their way at the same time
 
 
 def lost_of(answer: Any) -> Dict[Tuple[int, int], str]:
@@ -30,6 +33,21 @@ def lost_of(answer: Any) -> Dict[Tuple[int, int], str]:
     for one in listed(answer, "lost"):
         lost[typed(one["lease"]["id"], int), typed(one["lease"]["epoch"], int)] = typed(one["reason"], str)
     return lost
+
+
+class Beside:
+    """Makes calls in threads: one that gets no answer goes on while the next is made, because a slow answer counts too."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(MOST_BESIDE, "sojourn-extend")
+
+    def call(self, do: Callable[[], None], patience: float) -> Optional[bool]:
+        """Whether do succeeded; None if it still runs after so many seconds."""
+        going = self._threads.submit(do)
+        return going.exception() is None if wait([going], max(patience, LEAST_BESIDE)).done else None
+
+    def stop(self) -> None:
+        self._threads.shutdown(wait=False)
 
 
 class Process:
@@ -102,7 +120,7 @@ class _Extender:
     def __init__(self, config: Mapping[str, Any]) -> None:
         self.lease: float = config["lease"]
         self.transport = Transport(config["url"], config["token"], None, self.lease / 3, 0, config["cleartext"])
-        self.lock, self.early = threading.Lock(), threading.Event()
+        self.lock, self.early, self.left = threading.Lock(), threading.Event(), self.lease
         self.leases: Dict[Tuple[int, int], Mapping[str, Any]] = {}
         self.number, self.heard = 0, time.monotonic()
 
@@ -117,7 +135,8 @@ class _Extender:
                         self.leases.pop(at, None)
                         if name == "add":
                             self.leases[at] = m[name]
-            if m.get("early"):
+            if "early" in m:
+                self.left = m["early"]
                 self.early.set()
         os._exit(0)
 
@@ -131,8 +150,16 @@ class _Extender:
             found = self.transport.call("POST", "/v1/extend", {"leases": leases[i:i + MAX_BATCH]}, safe=True, read=lost_of)
             lost += [[id, epoch, reason] for (id, epoch), reason in found.items()]
         if leases:
-            sys.stdout.buffer.write(json.dumps({"n": number, "sent": sent, "lost": lost}).encode() + b"\n")
-            sys.stdout.buffer.flush()
+            with self.lock:
+                sys.stdout.buffer.write(json.dumps({"n": number, "sent": sent, "lost": lost}).encode() + b"\n")
+                sys.stdout.buffer.flush()
+
+    def beat(self) -> None:
+        try:
+            self.extend()
+        except Exception as failed:
+            print("sojourn: extend: " + said(failed), file=sys.stderr)
+            raise
 
 
 def main() -> None:
@@ -142,13 +169,11 @@ def main() -> None:
     parent = os.getppid()
     e = _Extender(json.loads(sys.stdin.buffer.readline()))
     threading.Thread(target=e.listen, daemon=True).start()
-    pause = e.lease / 6
+    beside, pause = Beside(), e.lease / 6
     while os.getppid() == parent:
         e.early.wait(pause)
         e.early.clear()
-        pause = e.lease / 3
-        try:
-            e.extend()
-        except Exception as failed:
-            print("sojourn: extend: " + said(failed), file=sys.stderr)
-            pause = e.lease / 30
+        done = beside.call(e.beat, min(e.left / 2, e.lease / 6))
+        pause = 0 if done is None else e.lease / 3 if done else e.lease / 30
+        if done:
+            e.left = e.lease

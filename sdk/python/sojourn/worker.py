@@ -20,7 +20,7 @@ from typing import Any, Awaitable, Callable, Dict, List, Optional, Sequence, Set
 from .client import Client
 from .errors import Error, Forbidden, LeaseLost, Unauthorized, make, of_problem, said
 from .forms import Undecodable, encode, listed, mended, typed, wrap
-from .heartbeat import MAX_BATCH, Process, lost_of
+from .heartbeat import MAX_BATCH, Beside, Process, lost_of
 from .running import GONE, REPORTED, RUNNING, RunningJob
 from .transport import Line, Pauses, nothing_happened
 from .verdicts import Verdict
@@ -202,7 +202,8 @@ class Worker:
             self._inside.add(job)
         early = job._until < sent + self.lease * 0.9  # a repeated claim: part of the lease is over
         if self._process and job._extends:
-            job._number = self._process.tell({"add": job.lease, "early": early})
+            left = {"early": self._handler_end(job) - time.monotonic()} if early else {}
+            job._number = self._process.tell({"add": job.lease, **left})
         if early:
             self._early.set()
         if self._stopping:
@@ -212,22 +213,38 @@ class Worker:
 
     # Leases. A claim waits a third of the lease at most, all leases are extended every third of it in one call, and a handler is asked to stop a
     # sixth before the lease ends, counted from before the request was sent that won or extended it. So two requests in a row may fail, or not be answered, before a
-    # handler is stopped, and it is stopped before another worker can have its job.
+    # handler is stopped, and it is stopped before another worker can have its job. A repeated claim returns leases that may be nearly over: they are
+    # extended at once, and if half of the time that is left until a handler would be stopped passes without an answer, another request is sent.
 
     def _extend_loop(self) -> None:
         every = self.lease / 3
-        pause = every
+        limit = max(every / 2, min(every, LEAST_EXTEND))
+        pause, beside = every, Beside()
         while not self._ended.is_set():
             self._early.wait(pause)
             self._early.clear()
-            pause = every
+            pause = every / 10
             try:
                 self._let_go()
-                if not self._ended.is_set() and not self._beaten():
-                    self._extend_all(max(every / 2, min(every, LEAST_EXTEND)))
+                done = self._ended.is_set() or self._beaten() or beside.call(lambda: self._beat(limit), min(limit, self._left() / 2))
+                pause = 0 if done is None else every if done else min(every / 10, max(self._left() / 4, 0.01))
             except BaseException as e:  # the heartbeat goes on whatever comes
                 log.warning("sojourn: extend: %s", said(e))
-                pause = every / 10
+        beside.stop()
+
+    def _beat(self, limit: float) -> None:
+        try:
+            self._extend_all(limit)
+        except BaseException as e:
+            if not self._ended.is_set():
+                log.warning("sojourn: extend: %s", said(e))
+            raise
+
+    def _left(self) -> float:
+        """Seconds until the first handler is asked to stop unless its lease is extended."""
+        now = time.monotonic()
+        with self._changed:
+            return min([self._handler_end(s) - now for s in self._steps.values() if s._phase == RUNNING and s._extends], default=self.lease)
 
     def _let_go(self) -> None:
         """Stops extending the leases of steps whose reports nobody of ours answers."""

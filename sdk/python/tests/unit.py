@@ -283,6 +283,34 @@ def test_heartbeat_process_is_restarted() -> None:
         assert (job.state, job.epoch) == ("completed", 1), (job.state, job.epoch)
 
 
+def test_extend_without_an_answer() -> None:
+    """The lease of a repeated claim is nearly over, and nobody answers its first extend."""
+    w = Working("beside", lease=120)
+    call, asked, given = w.client._transport.call, threading.Event(), threading.Event()
+
+    def slow(method: str, path: str, *args: Any, **options: Any) -> Any:
+        if path == "/v1/extend" and not asked.is_set():
+            asked.set()
+            given.wait(PATIENCE)
+        answer = call(method, path, *args, **options)
+        for job in answer if path == "/v1/claim" else ():
+            job._until = time.monotonic() + w.worker.lease / 6 + 10  # its handler is stopped in 10 s
+        return answer
+
+    def long(job: sojourn.RunningJob) -> str:
+        until = job._until
+        while job._until == until:
+            job.sleep(0.05)
+        return "extended"
+    w.client._transport.call = slow  # type: ignore[method-assign]
+    w.worker.handle("long", long)
+    with w:
+        job = w.done("long", policy=once)
+        given.set()
+        assert (job.state, job.result) == ("completed", "extended"), (job.state, job.reason)
+        assert asked.is_set()
+
+
 def test_follow_ups() -> None:
     def code(call: Callable[[], Any]) -> str:
         try:

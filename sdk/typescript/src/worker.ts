@@ -33,6 +33,7 @@ const report = 2; // seconds for the server to take the last reports
 const repeatClaim = 0.9; // seconds, at the end, to learn what a claim that was broken off has taken
 const longestWait = 30; // seconds of what Retry-After may ask a worker for
 const leastExtend = 1; // seconds for the answer to an extend, or a sixth of the lease if that is longer
+const leastBeside = 0.1; // seconds after which, at the earliest, another extend is sent beside one without an answer
 const reportLeases = 10; // a report that only others answer is repeated, and its lease extended, for so many lengths of the lease
 const known = 10_000; // claimed steps that a worker remembers, so that an answer that comes twice starts nothing twice
 
@@ -221,32 +222,54 @@ export class Worker {
 
   // Leases. A claim waits a third of the lease at most, all leases are extended every third of it in one call, and a handler is asked to stop a sixth
   // before the lease ends, counted from before the request was sent that won or extended it. So two requests in a row may fail, or not be answered, before a handler is
-  // stopped, and it is stopped before another worker can have its job.
+  // stopped, and it is stopped before another worker can have its job. A repeated claim returns leases that may be nearly over: they are extended at
+  // once, and if half of the time that is left until a handler would be stopped passes without an answer, another request is sent beside the first.
 
   private async extendLoop(): Promise<void> {
     const every = this.lease / 3;
+    const limit = Math.max(every / 2, Math.min(every, leastExtend));
     for (let pause = every; ; ) {
       await sleep(pause, this.early);
       if (this.ended.aborted) {
         return;
       }
       this.early = new Bell();
-      pause = every;
       for (const s of this.steps.values()) {
         if (s.reported && clock() - s.reported > reportLeases * this.lease) {
           s.extends = false;
         }
       }
-      const steps = [...this.steps.values()].filter((s) => s.extends);
-      for (let i = 0; i < steps.length; i += maxBatch) {
-        try {
-          await this.extend(steps.slice(i, i + maxBatch), Math.max(every / 2, Math.min(every, leastExtend)));
-        } catch (e) {
+      const patience = new Bell();
+      const done = await Promise.race([
+        this.extendAll(limit),
+        sleep(Math.min(limit, Math.max(this.left() / 2, leastBeside)), patience), // the call goes on: a slow answer counts too
+      ]);
+      patience.abort();
+      pause = done === undefined ? 0 : done ? every : Math.min(every / 10, Math.max(this.left() / 4, 0.01));
+    }
+  }
+
+  /** Extends the leases of all steps, and says whether all calls were answered. */
+  private async extendAll(limit: number): Promise<boolean> {
+    let done = true;
+    const steps = [...this.steps.values()].filter((s) => s.extends);
+    for (let i = 0; i < steps.length; i += maxBatch) {
+      try {
+        await this.extend(steps.slice(i, i + maxBatch), limit);
+      } catch (e) {
+        done = false;
+        if (!this.ended.aborted) {
           this.warn(`sojourn: extend: ${said(e)}`);
-          pause = every / 10;
         }
       }
     }
+    return done;
+  }
+
+  /** Seconds until the first handler is asked to stop unless its lease is extended. */
+  private left(): number {
+    const running = [...this.steps.values()].filter((s) => s.phase === "running" && s.extends);
+    return Math.min(this.lease, ...running.map((s) => this.handlerEnd(s) - clock()));
   }
 
   private async extend(steps: RunningJob[], limit: number): Promise<void> {

@@ -116,6 +116,33 @@ const cases = {
     server.close();
   },
 
+  // The lease of a repeated claim is nearly over, and nobody answers its first extend.
+  async extend_without_an_answer() {
+    const long = async (job) => {
+      for (const until = job.until; job.until === until; ) {
+        await new Promise((resolve) => setTimeout(resolve, 50));
+        job.check();
+      }
+      return "extended";
+    };
+    await working("beside", { long }, async (done, c, worker) => {
+      const call = worker.client.transport.call.bind(worker.client.transport);
+      let asked = false;
+      worker.client.transport.call = async (method, path, ...rest) => {
+        if (path === "/v1/extend" && !asked) {
+          asked = true;
+          await new Promise(() => {});
+        }
+        const answer = await call(method, path, ...rest);
+        (path === "/v1/claim" ? answer : []).forEach((job) => (job.until = performance.now() / 1000 + 120 / 6 + 10)); // stopped in 10 s
+        return answer;
+      };
+      await done("probe"); // ends the claim that began before
+      const job = await done("long", undefined, { policy });
+      assert.deepEqual([job.state, job.result, asked], ["completed", "extended", true]);
+    }, { lease: 120 });
+  },
+
   async follow_ups() {
     const c = new sojourn.Client(url, { token });
     const job = new sojourn.NewJob("nobody");
