@@ -53,6 +53,7 @@ type Outcome struct {
 	Weight     *int32        `json:"weight,omitempty"`     // of advance, as Priority: nil = as before
 	Queue      string        `json:"queue,omitempty"`      // to hold, or of the next stage; none = the job's own
 	Wait       Wait          `json:"wait,omitzero"`        // of await; of await_jobs its Within
+	Ask        []byte        `json:"ask,omitempty"`        // of await: the question for a person, a JSON object; see package ask
 	Depends    []Dependency  `json:"depends_on,omitempty"` // of advance: what the next stage waits for
 	Next       []Job         `json:"next,omitempty"`       // enqueued with completed or await_jobs, in the same transaction; without an id, the store draws one
 	Log        []LogLine     `json:"log,omitempty"`        // the rest of the step's log
@@ -118,6 +119,9 @@ func (e *verdictError) Error() string {
 }
 
 func (e *verdictError) Unwrap() error { return e.cause }
+
+// Ask is for package ask.
+func (e *verdictError) Ask(q []byte) error { out := e.out; out.Ask = q; return &verdictError{out: out} }
 
 // Await parks the job until a response for its key (or its id, or its capability token) comes. The
 // worker is free; the job's weight stays in the queue's limit. The response makes the job ready for

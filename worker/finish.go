@@ -89,7 +89,7 @@ func (p *reporter) batch() []*step {
 	n, size := 0, 0
 	for _, s := range p.outbox[:min(len(p.outbox), sojourn.MaxBatch)] {
 		s.out.Log = append(s.out.Log, s.log.take()...)
-		size += len(s.out.Result) + len(s.out.Text) + len(s.out.Detail) + len(s.out.Verdict.Checkpoint)
+		size += len(s.out.Result) + len(s.out.Text) + len(s.out.Detail) + len(s.out.Ask) + len(s.out.Verdict.Checkpoint)
 		for i := range s.out.Next {
 			size += len(s.out.Next[i].Args)
 		}

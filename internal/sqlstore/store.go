@@ -25,6 +25,7 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/operate"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/operation"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/query"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/question"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/respond"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/schedules"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/statistics"
@@ -34,6 +35,7 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/wake"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/workflows"
 	"github.com/sojourn-queue/sojourn/store/archive"
+	"github.com/sojourn-queue/sojourn/store/ask"
 	"github.com/sojourn-queue/sojourn/store/event"
 	groups "github.com/sojourn-queue/sojourn/store/failure"
 	"github.com/sojourn-queue/sojourn/store/migrate"
@@ -63,6 +65,7 @@ type Store struct {
 	*archives.Archivist
 	*tag.Lister
 	*deregister.Registrar
+	*question.Asker
 
 	members *member.Counter
 	core    *txn.Core
@@ -79,6 +82,7 @@ var (
 	_ archive.Store  = (*Store)(nil)
 	_ tags.Store     = (*Store)(nil)
 	_ workers.Store  = (*Store)(nil)
+	_ ask.Store      = (*Store)(nil)
 )
 
 // Config is the configuration of a store by its database package.
@@ -147,6 +151,7 @@ func newStore(c *txn.Core) *Store {
 	s.Archivist = archives.New(c, s.Maintainer)
 	s.Lister = tag.NewLister(c)
 	s.Registrar = deregister.New(c, s.hub)
+	s.Asker = question.NewAsker(c)
 	s.Runner = operation.New(c, s.members)
 	s.Maintainer.Operate = s.Runner.SweepOperations
 	if v, ok := c.DB.(sqldb.Verdicts); ok {

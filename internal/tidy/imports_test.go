@@ -52,6 +52,7 @@ var direction = []row{
 	{dir: "store/workers", may: []string{"."}, not: []string{"net", "os", "database"}, because: "definitions and pure checks"},
 	{dir: "store/event", may: []string{"."}, not: []string{"net", "os", "database"}, because: "definitions and pure checks"},
 	{dir: "store/archive", may: []string{"."}, not: []string{"net/http", "os", "database"}, because: "definitions and pure checks"},
+	{dir: "store/ask", may: []string{"."}, not: []string{"net", "os", "database"}, because: "definitions and pure checks"},
 	{dir: "store/retry", may: []string{".", "rules", "store/failure"}, not: []string{"net", "os", "database"}, because: "reads and pure rules"},
 	{dir: "store/operation", may: []string{"."}, not: []string{"net", "os", "database"}, because: "definitions and pure checks"},
 	{dir: "store/migrate", may: []string{"."}, because: "the versions of a store's tables"},
@@ -91,6 +92,7 @@ var direction = []row{
 	{dir: "store/storetest/internal/stats", may: []string{"domain", "store/storetest/internal/kit"}, because: "cases of one subject know those of no other"},
 	{dir: "store/storetest/internal/events", may: []string{"domain", "store/storetest/internal/kit"}, because: "cases of one subject know those of no other"},
 	{dir: "store/storetest/internal/archives", may: []string{"domain", "store/storetest/internal/kit"}, because: "cases of one subject know those of no other"},
+	{dir: "store/storetest/internal/asks", may: []string{"domain", "store/storetest/internal/kit"}, because: "cases of one subject know those of no other"},
 	{dir: "store/storetest/internal/triage", may: []string{"domain", "internal/fingerprint", "store/storetest/internal/kit"}, because: "cases of one subject know those of no other"},
 	{dir: "store/storetest/internal/model", may: []string{"domain"}, because: "it predicts a store and knows none"},
 	{dir: "store/storetest/internal/sim", may: []string{"domain", "store/storetest/internal/model", "store/storetest/internal/faulty"}, because: "it compares any store with the model"},
@@ -107,6 +109,7 @@ var direction = []row{
 	{dir: "httpapi/server/...", may: []string{"domain", "httpapi/internal/...", "httpapi/server/internal/...", "internal/connlimit", "internal/jsonform", "internal/version", "github.com/danielgtaylor/huma/v2", "github.com/prometheus/client_golang/..."},
 		not: []string{"database"}, because: "HTTP speaks to a Store, not to SQL"},
 	{dir: "httpapi/ui/...", may: []string{"domain", "httpapi", "httpapi/internal/wire", "httpapi/ui/internal/..."}, not: []string{"database"}, because: "pages over a Client, which may be one of the HTTP API"},
+	{dir: "httpapi/askpage", may: []string{"domain", "internal/connlimit"}, not: []string{"os", "database"}, because: "a page over a Client, which may be one of the HTTP API"},
 	{dir: "httpapi/...", may: []string{"domain", "httpapi/internal/...", "internal/jsonform", "github.com/go-json-experiment/json/..."}, not: []string{"database"},
 		because: "a client of a server links neither a database nor the server"},
 	{dir: "source", may: []string{"domain"}, not: []string{"net", "database"}, because: "the loop of all sources knows no broker"},
@@ -154,7 +157,7 @@ var testOnly = []string{
 var demoServers = []string{"github.com/nats-io/nats-server", "github.com/twmb/franz-go/pkg/kfake"}
 
 // domain are the packages that every other one may know: jobs, and the values and rules about them.
-var domain = []string{".", "rules", "driver", "access", "throttle", "schedule", "workflow", "store/failure", "store/operation", "store/statistics", "store/tags", "store/event", "store/filter", "store/migrate", "internal/layers", "store/archive", "store/retry", "store/workers"}
+var domain = []string{".", "rules", "driver", "access", "throttle", "schedule", "workflow", "store/failure", "store/operation", "store/statistics", "store/tags", "store/event", "store/filter", "store/migrate", "internal/layers", "store/archive", "store/retry", "store/workers", "store/ask"}
 
 // covers reports whether a pattern of the table names p, a directory of this module or an import
 // path of another.

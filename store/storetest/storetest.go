@@ -16,6 +16,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/store/storetest/internal/archives"
+	"github.com/sojourn-queue/sojourn/store/storetest/internal/asks"
 	"github.com/sojourn-queue/sojourn/store/storetest/internal/claims"
 	"github.com/sojourn-queue/sojourn/store/storetest/internal/deps"
 	"github.com/sojourn-queue/sojourn/store/storetest/internal/events"
@@ -72,7 +73,7 @@ func Parallel(t *testing.T, open func(t *testing.T, o Options) driver.Store) {
 
 // allTrials are the cases, subject by subject.
 func allTrials() []kit.Trial {
-	return slices.Concat(jobs.Trials(), claims.Trials(), outcomes.Trials(), responses.Trials(), flow.Trials(), tenants.Trials(), deps.Trials(), schedules.Trials(), workflows.Trials(), triage.Trials(), stats.Trials(), events.Trials(), archives.Trials())
+	return slices.Concat(jobs.Trials(), claims.Trials(), outcomes.Trials(), responses.Trials(), flow.Trials(), tenants.Trials(), deps.Trials(), schedules.Trials(), workflows.Trials(), triage.Trials(), stats.Trials(), events.Trials(), archives.Trials(), asks.Trials())
 }
 
 // trials are all cases, or a share of them.

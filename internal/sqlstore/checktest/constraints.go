@@ -55,6 +55,8 @@ var breaches = map[string][]string{
 
 	"error_detail_seq": {`insert into sj_error_detail (job, seq, detail) values (1, 0, blob(2))`},
 
+	"ask_seq": {`insert into sj_ask (job, seq, generation, stage, attempt, wait, asked_us, question) values (1, 0, 1, 0, 1, 0, 1, blob(2))`},
+
 	"response_outcome": {`update sj_response set outcome = 0 where in_hand = 0`, `update sj_response set outcome = 3 where in_hand = 0`, `update sj_response set outcome = 10 where in_hand = 0`},
 	"response_in_hand": {`update sj_response set outcome = 4 where in_hand = 1`, `update sj_response set job = 0 where in_hand = 1`},
 	"message_seq":      {`update sj_message set seq = -1`},

@@ -17,8 +17,10 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/lifecycle"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/member"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/question"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 	"github.com/sojourn-queue/sojourn/rules"
+	"github.com/sojourn-queue/sojourn/store/ask"
 )
 
 // Finisher ends steps, extends leases, and writes under them. Safe for concurrent use.
@@ -243,16 +245,8 @@ func (b *batch) one(req *request, k int) (driver.Finished, error) {
 	if was == nil {
 		return finishedBefore(b.Tx, o)
 	}
-	if err := driver.ValidOutcome(o, b.Core.Cfg.MaxBytes); err != nil {
+	if err := b.valid(req, k, was.ID); err != nil {
 		return refused(was, err), nil
-	}
-	if err := sojourn.ValidRunAt(o.Verdict.RunAt, jobrow.Time(b.Now)); err != nil {
-		return refused(was, err), nil
-	}
-	if req.notJSON != nil {
-		if err := b.Loaded.Types.Refusal(req.notJSON[k], was.ID); err != nil {
-			return refused(was, err), nil
-		}
 	}
 	e, err := eventOf(b.Tx, was, o)
 	if err != nil {
@@ -294,6 +288,7 @@ func (b *batch) one(req *request, k int) (driver.Finished, error) {
 		}
 	}
 	if l.State == sojourn.Awaiting {
+		question.Add(b.Tx, l, o.Ask)
 		if l, err = lifecycle.BeginWait(b.Tx, l); err != nil {
 			return driver.Finished{}, err
 		}
@@ -303,6 +298,24 @@ func (b *batch) one(req *request, k int) (driver.Finished, error) {
 		return driver.Finished{}, err
 	}
 	return driver.Finished{Status: driver.FinishApplied, State: l.State}, nil
+}
+
+// valid checks everything about outcome k that does not depend on the state of its job.
+func (b *batch) valid(req *request, k int, id sojourn.ID) error {
+	o := &req.outcomes[k]
+	if err := driver.ValidOutcome(o, b.Core.Cfg.MaxBytes); err != nil {
+		return err
+	}
+	if err := ask.ValidOutcome(o); err != nil {
+		return err
+	}
+	if err := sojourn.ValidRunAt(o.Verdict.RunAt, jobrow.Time(b.Now)); err != nil {
+		return err
+	}
+	if req.notJSON == nil {
+		return nil
+	}
+	return b.Loaded.Types.Refusal(req.notJSON[k], id)
 }
 
 // eventOf builds the event of an outcome for the rules, which read no database.

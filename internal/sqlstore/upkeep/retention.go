@@ -13,6 +13,7 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/lifecycle"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/query"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/question"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/tag"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 	"github.com/sojourn-queue/sojourn/rules"
@@ -159,6 +160,7 @@ var qRemoveRest = []string{
 	`delete from sj_log where job = $1`,
 	`delete from sj_data where job = $1`,
 	errordetail.QForget,
+	question.QForget,
 	`delete from sj_tick where job = $1`,
 	`delete from sj_response where job = $1 and job > 0`,
 	QForgetArchived, // after the row of sj_job, which locks out the archive that records the job

@@ -1,0 +1,1 @@
+drop table sj_ask;
