@@ -68,7 +68,7 @@ func operations(t *testing.T) (all []declared) {
 var bodies = map[string]string{
 	"enqueueJob": `{"kind":"k","queue":"q"}`, "enqueueJobs": `{"jobs":[{"kind":"k","queue":"q"}]}`, "enqueueStream": `{"kind":"k","queue":"q"}`,
 	"findJobs": `{"queue":"q","kind":"k"}`, "editJobs": `{"filter":{"queue":"q","kind":"k"},"edit":{"action":"cancel"}}`,
-	"respond": `{"kind":"k","key":"y"}`, "respondAll": `{"responses":[{"kind":"k","key":"y"}]}`, "editInbox": `{"seq":1,"action":"discard"}`,
+	"readAsk": `{"token":"1.1.1.0.AAAA"}`, "respond": `{"kind":"k","key":"y"}`, "respondAll": `{"responses":[{"kind":"k","key":"y"}]}`, "editInbox": `{"seq":1,"action":"discard"}`,
 	"claim": `{"worker":"w","queues":["q"],"kinds":["k"],"max":1}`, "extend": `{"leases":[{"id":1,"epoch":1,"worker":"w"}]}`,
 	"save":     `{"items":[{"lease":{"id":1,"epoch":1,"worker":"w"}}]}`,
 	"finish":   `{"outcomes":[{"lease":{"id":1,"epoch":1,"worker":"w"},"type":"completed"}]}`,

@@ -7,6 +7,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/httpapi/server/internal/admission"
+	"github.com/sojourn-queue/sojourn/httpapi/server/internal/asks"
 	"github.com/sojourn-queue/sojourn/httpapi/server/internal/events"
 	"github.com/sojourn-queue/sojourn/httpapi/server/internal/stats"
 	"github.com/sojourn-queue/sojourn/httpapi/server/internal/tags"
@@ -38,6 +39,7 @@ var routes = slices.Concat(
 	tagged("responses",
 		op(http.MethodPost, "/v1/responses", "respond", "Store one response and give it to the job that it answers", access.VerbRespond, admission.Enqueueing, respondOne),
 		op(http.MethodPost, "/v1/responses/batch", "respondAll", "Store up to 1,000 responses, all or none", access.VerbRespond, admission.Enqueueing, respondBatch),
+		op(http.MethodPost, "/v1/responses/ask", "readAsk", "The question of a wait, and its answer, for whoever has the capability", access.VerbRespond, admission.Reading, onStore(asks.Read)).but(hidden),
 		op(http.MethodGet, "/v1/inbox", "listInbox", "List responses, newest first", access.VerbReadArgs, admission.Reading, listInbox),
 		op(http.MethodPost, "/v1/inbox/edit", "editInbox", "Match, retry or discard one response", access.VerbOperate, admission.Enqueueing, editInbox),
 		op(http.MethodGet, "/v1/inbox/counts", "countInbox", "What lies in the inbox, and what came lately, in numbers", access.VerbRead, admission.Reading, countInbox),
