@@ -34,6 +34,7 @@ var allowances = []allowance{
 	{"store/archive/export/export.go", []string{"crypto/rand", "time.Now", "time.Since"}, "the name of a runner; when its lease was extended, by the runner's own time"},
 	{"store/archive/export/files.go", []string{"time.Now"}, "the day of a file, on the machine that writes it"},
 	{"store/archive/export/webhook.go", []string{"time.Now"}, "the time that is signed"},
+	{"httpapi/askpage/...", []string{"time.Now", "crypto/rand"}, "the time that a form may take; the nonce of a style sheet"},
 	{"store/operation/operation.go", []string{"crypto/rand"}, "the id of an operation that its caller has not named"},
 	{"cmd/sojourn/internal/tailcmd/tailcmd.go", []string{"crypto/rand"}, "the name of a follower that lasts as long as the command"},
 	{"internal/sqlstore/operation/operation.go", []string{"crypto/rand"}, "the name of a process in the leases of operations"},

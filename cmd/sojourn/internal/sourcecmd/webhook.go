@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/cli"
 	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/monitor"
 	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/terminal"
+	"github.com/sojourn-queue/sojourn/httpapi/askpage"
 	"github.com/sojourn-queue/sojourn/source/sourcefile"
 	"github.com/sojourn-queue/sojourn/source/webhook"
 )
@@ -159,6 +161,9 @@ func (a *app) receive(ctx context.Context, c *sojourn.Client, f webhookFlags) er
 		return cli.Unusable(err)
 	}
 	server := webhook.Server(handler)
+	if !f.o.NoCapabilities {
+		server.Handler = besideQuestions(server.Handler, c, f.o.Logger)
+	}
 	fmt.Fprintf(a.Err, "listening on %s\n", listener.Addr())
 	done := make(chan error, 1)
 	go func() {
@@ -180,4 +185,17 @@ func (a *app) receive(ctx context.Context, c *sojourn.Client, f webhookFlags) er
 		err = errors.Join(err, ended)
 	}
 	return err
+}
+
+// besideQuestions serves the pages of questions for people, whose links are capabilities too, and
+// everything else with the receiver.
+func besideQuestions(receiver http.Handler, c *sojourn.Client, log *slog.Logger) http.Handler {
+	questions := askpage.New(c, askpage.Options{Logger: log})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, askpage.Path) {
+			questions.ServeHTTP(w, r)
+			return
+		}
+		receiver.ServeHTTP(w, r)
+	})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/driver"
+	"github.com/sojourn-queue/sojourn/httpapi/askpage"
 	"github.com/sojourn-queue/sojourn/httpapi/server"
 	"github.com/sojourn-queue/sojourn/httpapi/ui"
 )
@@ -20,12 +21,16 @@ import (
 // Path is where the web page is.
 const Path = "/ui/"
 
-// Beside serves the web page at Path, and everything else with the API, through which the page does
-// everything. A browser that opens the root is led to the page.
+// Beside serves the web page at Path, the pages of questions for people below askpage.Path, and
+// everything else with the API, through which the web page does everything. A browser that opens
+// the root is led to the web page. The page of a question needs no access token: its link is one.
 func Beside(api *server.Server, c *sojourn.Client, o server.Options, log *slog.Logger) http.Handler {
 	page := http.StripPrefix(strings.TrimSuffix(Path, "/"), ui.New(c, ui.Options{API: api, SignIn: !o.Open, AnyHost: o.AnyHost, Logger: log}))
+	questions := askpage.New(c, askpage.Options{Logger: log})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
+		case strings.HasPrefix(r.URL.Path, askpage.Path):
+			questions.ServeHTTP(w, r)
 		case strings.HasPrefix(r.URL.Path, Path):
 			page.ServeHTTP(w, r)
 		case r.URL.Path+"/" == Path, r.URL.Path == "/" && r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/html"):
