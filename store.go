@@ -107,6 +107,7 @@ type LogLine struct {
 	Attempt int32     `json:"attempt"`
 	Level   string    `json:"level"`
 	Text    string    `json:"text"`              // message and attributes, cut at MaxProgress bytes
+	By      string    `json:"by,omitempty"`      // the operator who has written it; empty for the handler's lines
 	Dropped int64     `json:"dropped,omitempty"` // lines before this one that were dropped
 }
 

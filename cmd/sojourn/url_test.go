@@ -18,7 +18,7 @@ import (
 // commandLines has each command that needs a store, with arguments it accepts.
 var commandLines = []string{
 	"demo --headless --for 1s", "bench --jobs 1 claim", "enqueue mail", "respond mail k --body {}",
-	"job ls", "job get 1", "job history 1", "job log 1", "job edit 1 --priority 1", "job cancel 1", "job redrive 1", "job release 1", "job purge 1", "job clone 1", "job depends 1",
+	"job ls", "job get 1", "job history 1", "job log 1", "job log 1 text", "job edit 1 --priority 1", "job cancel 1", "job redrive 1", "job release 1", "job purge 1", "job clone 1", "job depends 1",
 	"queue ls", "queue get q", "queue set q", "queue pause q", "queue resume q", "queue forget q", "queue peek q", "queue hold q", "queue unhold q", "why 1", "work --kind k --exec true", "audit ls", "top --once", "tail 1", "worker ls", "worker get w", "worker drain w", "worker forget w", "window preview --queue q", "inbox ls",
 	"schedule set n k --every 1h", "schedule test n k --every 1h", "schedule ls", "schedule get n", "schedule run n", "schedule pause n", "schedule resume n", "schedule rm n",
 	"workflow run w.json", "workflow ls", "workflow get w", "workflow members w", "workflow close w", "workflow cancel w", "workflow redrive w",

@@ -67,7 +67,7 @@ func operations(t *testing.T) (all []declared) {
 // bodies of requests about job 1, which is of queue q and kind k, where {} would be about nothing.
 var bodies = map[string]string{
 	"enqueueJob": `{"kind":"k","queue":"q"}`, "enqueueJobs": `{"jobs":[{"kind":"k","queue":"q"}]}`, "enqueueStream": `{"kind":"k","queue":"q"}`,
-	"findJobs": `{"queue":"q","kind":"k"}`, "editJobs": `{"filter":{"queue":"q","kind":"k"},"edit":{"action":"cancel"}}`,
+	"writeLog": `{"text":"checked"}`, "findJobs": `{"queue":"q","kind":"k"}`, "editJobs": `{"filter":{"queue":"q","kind":"k"},"edit":{"action":"cancel"}}`,
 	"respond": `{"kind":"k","key":"y"}`, "respondAll": `{"responses":[{"kind":"k","key":"y"}]}`, "editInbox": `{"seq":1,"action":"discard"}`,
 	"claim": `{"worker":"w","queues":["q"],"kinds":["k"],"max":1}`, "extend": `{"leases":[{"id":1,"epoch":1,"worker":"w"}]}`,
 	"save":     `{"items":[{"lease":{"id":1,"epoch":1,"worker":"w"}}]}`,

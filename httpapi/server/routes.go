@@ -33,6 +33,7 @@ var routes = slices.Concat(
 		op(http.MethodGet, "/v1/jobs/{id}/result", "getResult", "The result of a job, byte for byte", access.VerbReadArgs, admission.Reading, getResult),
 		op(http.MethodGet, "/v1/jobs/{id}/history", "getHistory", "What happened to a job, oldest first", access.VerbRead, admission.Reading, getHistory),
 		op(http.MethodGet, "/v1/jobs/{id}/log", "getLog", "The lines of a job's own log, oldest first", access.VerbRead, admission.Reading, getLog),
+		op(http.MethodPost, "/v1/jobs/{id}/log", "writeLog", "Add a line of an operator to a job's log, in any state of the job", access.VerbOperate, admission.Enqueueing, onStore(triage.WriteLog)).but(hidden),
 		op(http.MethodGet, "/v1/jobs/{id}/why", "whyJob", "Whether a job can be claimed now and, if not, what it waits for", access.VerbRead, admission.Reading, whyJob),
 	),
 	tagged("responses",

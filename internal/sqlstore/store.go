@@ -20,6 +20,7 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/finish"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/gate"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/joblog"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/member"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/operate"
@@ -36,6 +37,7 @@ import (
 	"github.com/sojourn-queue/sojourn/store/archive"
 	"github.com/sojourn-queue/sojourn/store/event"
 	groups "github.com/sojourn-queue/sojourn/store/failure"
+	lines "github.com/sojourn-queue/sojourn/store/joblog"
 	"github.com/sojourn-queue/sojourn/store/migrate"
 	ops "github.com/sojourn-queue/sojourn/store/operation"
 	stats "github.com/sojourn-queue/sojourn/store/statistics"
@@ -63,6 +65,7 @@ type Store struct {
 	*archives.Archivist
 	*tag.Lister
 	*deregister.Registrar
+	*joblog.Writer
 
 	members *member.Counter
 	core    *txn.Core
@@ -79,6 +82,7 @@ var (
 	_ archive.Store  = (*Store)(nil)
 	_ tags.Store     = (*Store)(nil)
 	_ workers.Store  = (*Store)(nil)
+	_ lines.Store    = (*Store)(nil)
 )
 
 // Config is the configuration of a store by its database package.
@@ -147,6 +151,7 @@ func newStore(c *txn.Core) *Store {
 	s.Archivist = archives.New(c, s.Maintainer)
 	s.Lister = tag.NewLister(c)
 	s.Registrar = deregister.New(c, s.hub)
+	s.Writer = joblog.NewWriter(c)
 	s.Runner = operation.New(c, s.members)
 	s.Maintainer.Operate = s.Runner.SweepOperations
 	if v, ok := c.DB.(sqldb.Verdicts); ok {

@@ -11,6 +11,7 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/edge"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/errordetail"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/joblog"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/lifecycle"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/query"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/tag"
@@ -156,7 +157,7 @@ var qRemoveRest = []string{
 	`delete from sj_job where id = $1`,
 	tag.QForget,
 	`delete from sj_history where job = $1`,
-	`delete from sj_log where job = $1`,
+	joblog.QForget,
 	`delete from sj_data where job = $1`,
 	errordetail.QForget,
 	`delete from sj_tick where job = $1`,

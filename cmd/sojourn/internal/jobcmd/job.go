@@ -244,26 +244,6 @@ func (a *app) historyCommand() *cobra.Command {
 	})
 }
 
-func (a *app) logCommand() *cobra.Command {
-	return a.onJob("log", "show the log lines of a job's handler", func(ctx context.Context, c *sojourn.Client, j *sojourn.Job) error {
-		lines, err := c.Jobs().Log(ctx, j.ID)
-		if err != nil || a.AsJSON() {
-			return cli.OrElse(err, func() error { return cli.JSONLines(a.App, lines) })
-		}
-		for _, l := range lines {
-			if l.Dropped > 0 {
-				if err := a.Printf("... %s dropped ...\n", terminal.Plural(int(l.Dropped), "line")); err != nil {
-					return err
-				}
-			}
-			if err := a.Printf("%s %-5s attempt %d  %s\n", l.At.Format(time.RFC3339), l.Level, l.Attempt, terminal.Clean(l.Text)); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
 // stateText names a job's state as people see it.
 func stateText(j sojourn.Job) string {
 	if j.Resumed {

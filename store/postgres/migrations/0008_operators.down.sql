@@ -1,0 +1,1 @@
+alter table sj_log drop column by_whom;
