@@ -51,6 +51,7 @@ var routes = slices.Concat(
 		op(http.MethodPost, "/v1/finish", "finish", "End steps; repeating the same outcome is safe", access.VerbWork, admission.Finishing, finish),
 		op(http.MethodGet, "/v1/workers", "listWorkers", "List workers in the order of their ids: what they ask for, what they run, when they were seen", access.VerbRead, admission.Reading, listWorkers),
 		op(http.MethodPost, "/v1/workers/{worker}/drain", "drainWorker", "Give a worker no more jobs; what it runs goes on", access.VerbOperate, admission.Enqueueing, drainWorker),
+		op(http.MethodPost, "/v1/workers/{worker}/leave", "leaveWorker", "Take a worker of the same token that has stopped off the list; with leases it stays until they end", access.VerbWork, admission.Finishing, leaveWorker).but(shared),
 		op(http.MethodDelete, "/v1/workers/{worker}", "forgetWorker", "Remove a worker and end its leases, of one that lives with force; repeat it while the answer has more", access.VerbOperate, admission.Enqueueing, onStore(workers.Forget)),
 		op(http.MethodPost, "/v1/ids", "leaseIDs", "Lease a block of ids for new jobs, good for 15 minutes", access.VerbEnqueue, admission.Enqueueing, leaseIDs).but(shared),
 	),

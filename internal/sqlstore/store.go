@@ -82,6 +82,7 @@ var (
 	_ archive.Store  = (*Store)(nil)
 	_ tags.Store     = (*Store)(nil)
 	_ workers.Store  = (*Store)(nil)
+	_ workers.Leaver = (*Store)(nil)
 	_ lines.Store    = (*Store)(nil)
 )
 

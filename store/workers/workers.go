@@ -60,6 +60,16 @@ type Store interface {
 	ForgetWorker(ctx context.Context, worker string, o Forget) (Removed, error)
 }
 
+// Leaver is an optional ability of a sojourn.Store: workers leave its list. Safe for concurrent
+// use.
+type Leaver interface {
+	// LeaveWorker takes a worker that has stopped off the list. While it has leases, it stays on
+	// the list as a draining one. A worker that claims again is listed again. An unknown worker is
+	// no error. On behalf of an access token, the worker's id begins with the token's id and a
+	// slash; any other one has the error access.CodeScope.
+	LeaveWorker(ctx context.Context, worker string) error
+}
+
 // Workers are the calls about workers of a client. Safe for concurrent use.
 type Workers struct{ store Store }
 

@@ -32,6 +32,7 @@ type Subscription struct {
 	Name   string   `json:"name,omitempty"`
 	Queues []string `json:"queues"`
 	Kinds  []string `json:"kinds"`
+	Left   bool     `json:"left,omitempty"` // it has stopped; queues and kinds are empty
 }
 
 // StoredSubscription is a Subscription as this process has stored it last.
