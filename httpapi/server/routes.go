@@ -7,6 +7,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/httpapi/server/internal/admission"
+	"github.com/sojourn-queue/sojourn/httpapi/server/internal/config"
 	"github.com/sojourn-queue/sojourn/httpapi/server/internal/events"
 	"github.com/sojourn-queue/sojourn/httpapi/server/internal/stats"
 	"github.com/sojourn-queue/sojourn/httpapi/server/internal/tags"
@@ -116,6 +117,9 @@ var routes = slices.Concat(
 		op(http.MethodPost, "/v1/sweep", "sweep", "Handle what is overdue; the server does so by itself", access.VerbWork, admission.Enqueueing, sweep).but(shared),
 		op(http.MethodPost, "/v1/check", "checkStore", "Check the store's own invariants, as sojourn doctor does", access.VerbAdmin, admission.Reading, check),
 		op(http.MethodPost, "/v1/repair", "repairStore", "Make the sums of the weight in flight what the jobs hold, as sojourn doctor --repair does", access.VerbAdmin, admission.Enqueueing, repair),
+		op(http.MethodGet, "/v1/config", "listConfig", "List the settings of the store", access.VerbAdmin, admission.Reading, onStore(config.List)),
+		op(http.MethodPut, "/v1/config/{setting}", "setConfig", "Set a setting of the store for all its processes", access.VerbAdmin, admission.Enqueueing, onStore(config.Set)),
+		op(http.MethodDelete, "/v1/config/{setting}", "unsetConfig", "Remove what was set: a known setting has its default again", access.VerbAdmin, admission.Enqueueing, onStore(config.Unset)),
 		op(http.MethodGet, "/v1/audit", "listAudit", "What operators did through servers, newest first", access.VerbAdmin, admission.Reading, listAudit),
 	),
 )

@@ -29,12 +29,14 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/respond"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/schedules"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/statistics"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/storeconfig"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/tag"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/upkeep"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/wake"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/workflows"
 	"github.com/sojourn-queue/sojourn/store/archive"
+	"github.com/sojourn-queue/sojourn/store/config"
 	"github.com/sojourn-queue/sojourn/store/event"
 	groups "github.com/sojourn-queue/sojourn/store/failure"
 	lines "github.com/sojourn-queue/sojourn/store/joblog"
@@ -66,6 +68,7 @@ type Store struct {
 	*tag.Lister
 	*deregister.Registrar
 	*joblog.Writer
+	*storeconfig.Settings
 
 	members *member.Counter
 	core    *txn.Core
@@ -84,6 +87,7 @@ var (
 	_ workers.Store  = (*Store)(nil)
 	_ workers.Leaver = (*Store)(nil)
 	_ lines.Store    = (*Store)(nil)
+	_ config.Store   = (*Store)(nil)
 )
 
 // Config is the configuration of a store by its database package.
@@ -153,6 +157,7 @@ func newStore(c *txn.Core) *Store {
 	s.Lister = tag.NewLister(c)
 	s.Registrar = deregister.New(c, s.hub)
 	s.Writer = joblog.NewWriter(c)
+	s.Settings = storeconfig.New(c)
 	s.Runner = operation.New(c, s.members)
 	s.Maintainer.Operate = s.Runner.SweepOperations
 	if v, ok := c.DB.(sqldb.Verdicts); ok {

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/sojourn-queue/sojourn/driver"
 )
@@ -14,6 +15,9 @@ import (
 type Workers struct {
 	mu      sync.Mutex // guards workers
 	workers map[string]*Presence
+
+	// Life is the setting worker_life as this process has read it last; 0 = not yet.
+	Life atomic.Int64
 }
 
 // maxPresent bounds the memory: 10,000 workers are some 5 MB. Other workers are read from the

@@ -117,7 +117,7 @@ func removedReturns(s *kit.Scene) {
 	kit.Same(s, "the worker that has claimed again", stateOf(s, "w1"), workers.Alive)
 	s.Must(s.Store.DrainWorker(s.Ctx, "w1"), "DrainWorker")
 	kit.Same(s, "state of a drained worker", stateOf(s, "w1"), workers.Stopped)
-	s.Advance(workers.SilentAfter + time.Minute)
+	s.Advance(workers.SilentAfter(0) + time.Minute)
 	kit.Same(s, "state after a long silence", stateOf(s, "w1"), workers.Gone)
 }
 
