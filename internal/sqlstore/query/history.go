@@ -6,6 +6,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/checkpointsize"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/errordetail"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/joblog"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobview"
@@ -34,6 +35,9 @@ func (s *Reader) History(ctx context.Context, id sojourn.ID, after int32, limit 
 			out = append(out, a)
 			return nil
 		}, int64(after), cmp.Or(limit, 100)); err != nil {
+			return err
+		}
+		if err := checkpointsize.OfHistory(t, id, out); err != nil {
 			return err
 		}
 		return errordetail.OfHistory(t, id, out)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/checkpointsize"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/edge"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/errordetail"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
@@ -168,6 +169,7 @@ var qRemoveRest = []string{
 	joblog.QForget,
 	`delete from sj_data where job = $1`,
 	errordetail.QForget,
+	checkpointsize.QForget,
 	`delete from sj_tick where job = $1`,
 	`delete from sj_response where job = $1 and job > 0`,
 	QForgetArchived, // after the row of sj_job, which locks out the archive that records the job

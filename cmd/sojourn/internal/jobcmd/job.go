@@ -224,7 +224,7 @@ func (a *app) historyCommand() *cobra.Command {
 		if err != nil || a.AsJSON() {
 			return cli.OrElse(err, func() error { return cli.JSONLines(a.App, history) })
 		}
-		t := terminal.NewTable(a.Out, "SEQ", "GEN", "ATTEMPT", "STEP", "OUTCOME", "STATE", "ENDED", "TOOK", "BY", "REASON", "ERROR")
+		t := terminal.NewTable(a.Out, "SEQ", "GEN", "ATTEMPT", "STEP", "OUTCOME", "STATE", "ENDED", "TOOK", "CHECKPOINT", "BY", "REASON", "ERROR")
 		for _, h := range history {
 			if h.Dropped > 0 {
 				t.Row("...", "", "", "", fmt.Sprintf("%d dropped", h.Dropped))
@@ -237,8 +237,12 @@ func (a *app) historyCommand() *cobra.Command {
 			if by == "" {
 				by = h.Worker
 			}
+			size := ""
+			if h.CheckpointBytes > 0 {
+				size = fmt.Sprintf("%d B", h.CheckpointBytes)
+			}
 			t.Row(fmt.Sprint(h.Seq), fmt.Sprint(h.Generation), fmt.Sprint(h.Attempt), h.Purpose.String(), h.Outcome, h.State.String(),
-				h.EndedAt.Format(time.RFC3339), took, terminal.Short(by, 24), terminal.Short(h.Reason, 32), terminal.Short(h.Error, 80))
+				h.EndedAt.Format(time.RFC3339), took, size, terminal.Short(by, 24), terminal.Short(h.Reason, 32), terminal.Short(h.Error, 80))
 		}
 		return t.Flush()
 	})
