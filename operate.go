@@ -232,7 +232,8 @@ type QueueWhy struct {
 // caller that claims from it alone is not listed as a worker.
 const ProbeQueue = "sojourn.readyz"
 
-// WorkerLife is how long a worker stays listed after its last claim.
+// WorkerLife is how long a worker stays listed after its last claim, unless the store's setting
+// worker_life says otherwise (package store/config).
 const WorkerLife = 24 * time.Hour
 
 // WorkerStatus is a worker as its store knows it. An idle worker writes nothing, so through another
@@ -249,6 +250,8 @@ type WorkerStatus struct {
 	SeenAt  time.Time `json:"seen_at"`           // by the store's clock
 	Waiting bool      `json:"waiting,omitempty"` // a claim of it waits in the process that answers
 	Drained bool      `json:"drained,omitempty"`
+	// Life is how long the store lists a worker after its last sign of life; 0 = WorkerLife.
+	Life time.Duration `json:"life,omitempty"`
 }
 
 // The gates, in the order in which a claim asks them. The first one that is closed holds a job

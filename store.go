@@ -107,6 +107,7 @@ type LogLine struct {
 	Attempt int32     `json:"attempt"`
 	Level   string    `json:"level"`
 	Text    string    `json:"text"`              // message and attributes, cut at MaxProgress bytes
+	By      string    `json:"by,omitempty"`      // the operator who has written it; empty for the handler's lines
 	Dropped int64     `json:"dropped,omitempty"` // lines before this one that were dropped
 }
 
@@ -136,10 +137,11 @@ type HistoryEntry struct {
 	Error      string  `json:"error,omitempty"`
 	// ErrorDetail is the JSON that came with Error, see WithDetail. Of the entries that a retry
 	// policy gets, only that of the present error has it.
-	ErrorDetail []byte    `json:"error_detail,omitempty"`
-	By          string    `json:"by,omitempty"` // the operator of a change; the response, for responded
-	BeganAt     time.Time `json:"began_at,omitzero"`
-	EndedAt     time.Time `json:"ended_at"`
+	ErrorDetail     []byte    `json:"error_detail,omitempty"`
+	CheckpointBytes int64     `json:"checkpoint_bytes,omitempty"` // the size of the job's checkpoint at the end of the step
+	By              string    `json:"by,omitempty"`               // the operator of a change; the response, for responded
+	BeganAt         time.Time `json:"began_at,omitzero"`
+	EndedAt         time.Time `json:"ended_at"`
 }
 
 // Status describes a store.

@@ -13,7 +13,10 @@ import (
 	"github.com/sojourn-queue/sojourn/store/workers"
 )
 
-var _ workers.Store = (*Store)(nil)
+var (
+	_ workers.Store  = (*Store)(nil)
+	_ workers.Leaver = (*Store)(nil)
+)
 
 // Workers lists workers; those that wait at the server are shown as waiting.
 func (s *Store) Workers(ctx context.Context, after string, limit int, ids ...string) ([]sojourn.WorkerStatus, error) {
@@ -44,6 +47,14 @@ func (s triageCalls) ForgetWorker(ctx context.Context, worker string, o workers.
 	}
 	err = s.call(ctx, request{method: http.MethodDelete, path: path, out: &out, safety: unsafe})
 	return out, err
+}
+
+// LeaveWorker takes a worker that has stopped off the list.
+func (s triageCalls) LeaveWorker(ctx context.Context, worker string) error {
+	if err := sojourn.ValidName("worker", worker); err != nil {
+		return err
+	}
+	return s.call(ctx, request{method: http.MethodPost, path: "/v1/workers/" + url.PathEscape(worker) + "/leave", safety: safe})
 }
 
 // AuditLog lists what operators did through servers, newest first.

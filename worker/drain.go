@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/store/workers"
 )
 
 // Run returns after the end of its context within the grace and these times, together less than 5
@@ -14,7 +15,7 @@ const (
 	repeatTime = 900 * time.Millisecond  // to learn which jobs a cancelled claim has taken
 	reactTime  = 1500 * time.Millisecond // for handlers to return after their contexts have ended
 	reportTime = 2 * time.Second         // for the store to answer the last reports
-	leaveTime  = 500 * time.Millisecond  // for the other roles to end
+	leaveTime  = 500 * time.Millisecond  // for the other roles to end, and the store to take the worker off its list
 )
 
 // drain ends a run after its last claim: it waits for the handlers, stops them, hands back their
@@ -33,6 +34,7 @@ func (r *run) drain(grace time.Duration) error {
 	r.stop()
 	ended := make(chan struct{})
 	go func() {
+		r.leave()
 		r.loops.Wait()
 		close(ended)
 	}()
@@ -41,6 +43,21 @@ func (r *run) drain(grace time.Duration) error {
 	case <-time.After(leaveTime): // a store that ignores its context
 	}
 	return r.leftBehind()
+}
+
+// leave takes the worker off the store's list of workers. It is not repeated: if the call fails,
+// the worker is listed until it has been silent for long enough. RunOnce does not leave, because
+// its worker may be about to run the next job.
+func (r *run) leave() {
+	store, ok := r.w.store.(workers.Leaver)
+	if !ok || r.once {
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.base, leaveTime)
+	defer cancel()
+	if err := store.LeaveWorker(ctx, r.w.id); err != nil {
+		r.w.log.Debug("sojourn: the worker is still on the list of workers", "error", err)
+	}
 }
 
 // leftBehind describes the handlers and outcomes that the drain could not end.

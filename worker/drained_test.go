@@ -10,7 +10,7 @@ import (
 )
 
 // spec:W3: a worker that an operator drains finishes its running jobs and then ends; the store
-// lists it under its name.
+// lists it under its name. spec:W12: and no longer after its end.
 func TestRunEndsWhenDrained(t *testing.T) {
 	c := open(t)
 	k := c.Store()
@@ -40,6 +40,9 @@ func TestRunEndsWhenDrained(t *testing.T) {
 		}
 	case <-time.After(patience):
 		t.Fatal("a drained worker goes on")
+	}
+	if shown, err := k.Workers(t.Context(), "", 0); err != nil || len(shown) > 0 {
+		t.Errorf("after its end the store shows %+v, %v", shown, err)
 	}
 	if j, err := c.Get(t.Context(), 1); err != nil || j.State != sojourn.Completed {
 		t.Errorf("the job that it ran is %v, %v", j, err)

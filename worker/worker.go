@@ -107,6 +107,7 @@ func (w *Worker) RunOnce(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	defer w.end()
+	r.once = true
 	queues, _ := w.currentOrder().next(1)
 	n, err := r.claims.claim(ctx, ask{max: 1, capacity: sojourn.MaxWeight}, queues, nil)
 	if err == nil && n > 0 {
@@ -179,6 +180,7 @@ func (w *Worker) spread(d time.Duration) time.Duration {
 // run is the state of one call of Run that its roles share.
 type run struct {
 	declared chan struct{} // capacity 1: the schedules were declared
+	once     bool          // it is a RunOnce
 	w        *Worker
 	base     context.Context // parent of handlers' contexts: the values of Run's context, not its end
 	calls    context.Context // for calls to the store that go on after Run's context has ended

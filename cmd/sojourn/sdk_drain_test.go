@@ -11,7 +11,7 @@ import (
 )
 
 // TestDrainedWorkersOfAllLanguagesEnd: a worker that an operator drains ends by itself, without an
-// error (spec:W3).
+// error (spec:W3), and leaves the list (spec:W12).
 func TestDrainedWorkersOfAllLanguagesEnd(t *testing.T) {
 	for name, program := range map[string]struct{ file, text string }{
 		"python3": {"w.py", `import sys, sojourn
@@ -55,6 +55,9 @@ await worker.run();
 			})
 			if err := cmd.Wait(); err != nil {
 				t.Errorf("the worker ended with %v", err)
+			}
+			if ws, err := k.Workers(t.Context(), "", 0); err != nil || len(ws) > 0 {
+				t.Errorf("after its end the list has %v, %v", ws, err)
 			}
 		})
 	}

@@ -18,8 +18,8 @@ import (
 // commandLines has each command that needs a store, with arguments it accepts.
 var commandLines = []string{
 	"demo --headless --for 1s", "bench --jobs 1 claim", "enqueue mail", "respond mail k --body {}",
-	"job ls", "job get 1", "job history 1", "job log 1", "job edit 1 --priority 1", "job cancel 1", "job redrive 1", "job release 1", "job purge 1", "job clone 1", "job depends 1",
-	"queue ls", "queue get q", "queue set q", "queue pause q", "queue resume q", "queue forget q", "queue peek q", "queue hold q", "queue unhold q", "why 1", "work --kind k --exec true", "audit ls", "top --once", "tail 1", "worker ls", "worker get w", "worker drain w", "worker forget w", "window preview --queue q", "inbox ls",
+	"job ls", "job get 1", "job history 1", "job log 1", "job log 1 text", "job edit 1 --priority 1", "job cancel 1", "job redrive 1", "job release 1", "job purge 1", "job clone 1", "job depends 1",
+	"queue ls", "queue get q", "queue set q", "queue pause q", "queue resume q", "queue forget q", "queue peek q", "queue hold q", "queue unhold q", "why 1", "work --kind k --exec true", "audit ls", "config get", "config set x-a 1", "config unset x-a", "top --once", "tail 1", "worker ls", "worker get w", "worker drain w", "worker forget w", "window preview --queue q", "inbox ls",
 	"schedule set n k --every 1h", "schedule test n k --every 1h", "schedule ls", "schedule get n", "schedule run n", "schedule pause n", "schedule resume n", "schedule rm n",
 	"workflow run w.json", "workflow ls", "workflow get w", "workflow members w", "workflow close w", "workflow cancel w", "workflow redrive w",
 	"failure ls", "failure get 1", "failure redrive 1", "failure cancel 1", "failure mute 1", "retry test --max-attempts 2", "operation ls", "operation get o", "operation pause o", "operation resume o", "operation cancel o", "stats",
@@ -30,7 +30,7 @@ var commandLines = []string{
 
 // storeless are commands that open no store, or something else before it; serve calls any store
 // that it cannot open unusable.
-var storeless = []string{"sojourn version", "sojourn health", "sojourn man", "sojourn docs", "sojourn config", "sojourn serve", "sojourn source ls", "sojourn source test", "sojourn source run", "sojourn source check"}
+var storeless = []string{"sojourn version", "sojourn health", "sojourn man", "sojourn docs", "sojourn serve", "sojourn source ls", "sojourn source test", "sojourn source run", "sojourn source check"}
 
 // TestStoreOfEveryCommand shows for every command that takes a store that the flag goes before
 // SOJOURN_URL, and that before the default.
@@ -117,7 +117,7 @@ func TestCommandsOnPostgres(t *testing.T) {
 		{"migrate status", "sojourn migrate up", cli.ExitFailed},
 		{"migrate up", "schema ", cli.ExitOK},
 		{"migrate check", "schema ", cli.ExitOK},
-		{"migrate print --down --steps 8", "drop table " + schema + ".sj_job;", cli.ExitOK},
+		{"migrate print --down --steps 9", "drop table " + schema + ".sj_job;", cli.ExitOK},
 		{"migrate down --to 0", "schema 0", cli.ExitOK},
 		{"migrate print", "create schema if not exists " + schema, cli.ExitOK},
 		{"migrate check", "sojourn migrate up", cli.ExitFailed},

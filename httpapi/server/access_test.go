@@ -51,7 +51,7 @@ func operations(t *testing.T) (all []declared) {
 	for path, methods := range doc.Paths {
 		for method, o := range methods {
 			one := declared{id: o.ID, method: strings.ToUpper(method), others: o.Others, body: o.RequestBody != nil,
-				path: strings.NewReplacer("{id}", "1", "{queue}", "q", "{worker}", "w", "{schedule}", "s", "{workflow}", "f", "{failure}", "0000000000000001", "{operation}", "o", "{tag}", "t", "{follower}", "e").Replace(path)}
+				path: strings.NewReplacer("{id}", "1", "{queue}", "q", "{worker}", "w", "{schedule}", "s", "{workflow}", "f", "{failure}", "0000000000000001", "{operation}", "o", "{tag}", "t", "{setting}", "worker_life", "{follower}", "e").Replace(path)}
 			for _, needs := range o.Security {
 				one.verbs = append(one.verbs, needs["bearer"]...)
 			}
@@ -67,8 +67,8 @@ func operations(t *testing.T) (all []declared) {
 // bodies of requests about job 1, which is of queue q and kind k, where {} would be about nothing.
 var bodies = map[string]string{
 	"enqueueJob": `{"kind":"k","queue":"q"}`, "enqueueJobs": `{"jobs":[{"kind":"k","queue":"q"}]}`, "enqueueStream": `{"kind":"k","queue":"q"}`,
-	"findJobs": `{"queue":"q","kind":"k"}`, "editJobs": `{"filter":{"queue":"q","kind":"k"},"edit":{"action":"cancel"}}`,
 	"readAsk": `{"token":"1.1.1.0.AAAA"}`, "respond": `{"kind":"k","key":"y"}`, "respondAll": `{"responses":[{"kind":"k","key":"y"}]}`, "editInbox": `{"seq":1,"action":"discard"}`,
+	"writeLog": `{"text":"checked"}`, "setConfig": `{"value":"24h"}`, "findJobs": `{"queue":"q","kind":"k"}`, "editJobs": `{"filter":{"queue":"q","kind":"k"},"edit":{"action":"cancel"}}`,
 	"claim": `{"worker":"w","queues":["q"],"kinds":["k"],"max":1}`, "extend": `{"leases":[{"id":1,"epoch":1,"worker":"w"}]}`,
 	"save":     `{"items":[{"lease":{"id":1,"epoch":1,"worker":"w"}}]}`,
 	"finish":   `{"outcomes":[{"lease":{"id":1,"epoch":1,"worker":"w"},"type":"completed"}]}`,

@@ -8,6 +8,7 @@ import (
 	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/httpapi/server/internal/admission"
 	"github.com/sojourn-queue/sojourn/httpapi/server/internal/asks"
+	"github.com/sojourn-queue/sojourn/httpapi/server/internal/config"
 	"github.com/sojourn-queue/sojourn/httpapi/server/internal/events"
 	"github.com/sojourn-queue/sojourn/httpapi/server/internal/stats"
 	"github.com/sojourn-queue/sojourn/httpapi/server/internal/tags"
@@ -34,6 +35,7 @@ var routes = slices.Concat(
 		op(http.MethodGet, "/v1/jobs/{id}/result", "getResult", "The result of a job, byte for byte", access.VerbReadArgs, admission.Reading, getResult),
 		op(http.MethodGet, "/v1/jobs/{id}/history", "getHistory", "What happened to a job, oldest first", access.VerbRead, admission.Reading, getHistory),
 		op(http.MethodGet, "/v1/jobs/{id}/log", "getLog", "The lines of a job's own log, oldest first", access.VerbRead, admission.Reading, getLog),
+		op(http.MethodPost, "/v1/jobs/{id}/log", "writeLog", "Add a line of an operator to a job's log, in any state of the job", access.VerbOperate, admission.Enqueueing, onStore(triage.WriteLog)).but(hidden),
 		op(http.MethodGet, "/v1/jobs/{id}/why", "whyJob", "Whether a job can be claimed now and, if not, what it waits for", access.VerbRead, admission.Reading, whyJob),
 	),
 	tagged("responses",
@@ -52,6 +54,7 @@ var routes = slices.Concat(
 		op(http.MethodPost, "/v1/finish", "finish", "End steps; repeating the same outcome is safe", access.VerbWork, admission.Finishing, finish),
 		op(http.MethodGet, "/v1/workers", "listWorkers", "List workers in the order of their ids: what they ask for, what they run, when they were seen", access.VerbRead, admission.Reading, listWorkers),
 		op(http.MethodPost, "/v1/workers/{worker}/drain", "drainWorker", "Give a worker no more jobs; what it runs goes on", access.VerbOperate, admission.Enqueueing, drainWorker),
+		op(http.MethodPost, "/v1/workers/{worker}/leave", "leaveWorker", "Take a worker of the same token that has stopped off the list; with leases it stays until they end", access.VerbWork, admission.Finishing, leaveWorker).but(shared),
 		op(http.MethodDelete, "/v1/workers/{worker}", "forgetWorker", "Remove a worker and end its leases, of one that lives with force; repeat it while the answer has more", access.VerbOperate, admission.Enqueueing, onStore(workers.Forget)),
 		op(http.MethodPost, "/v1/ids", "leaseIDs", "Lease a block of ids for new jobs, good for 15 minutes", access.VerbEnqueue, admission.Enqueueing, leaseIDs).but(shared),
 	),
@@ -116,6 +119,9 @@ var routes = slices.Concat(
 		op(http.MethodPost, "/v1/sweep", "sweep", "Handle what is overdue; the server does so by itself", access.VerbWork, admission.Enqueueing, sweep).but(shared),
 		op(http.MethodPost, "/v1/check", "checkStore", "Check the store's own invariants, as sojourn doctor does", access.VerbAdmin, admission.Reading, check),
 		op(http.MethodPost, "/v1/repair", "repairStore", "Make the sums of the weight in flight what the jobs hold, as sojourn doctor --repair does", access.VerbAdmin, admission.Enqueueing, repair),
+		op(http.MethodGet, "/v1/config", "listConfig", "List the settings of the store", access.VerbAdmin, admission.Reading, onStore(config.List)),
+		op(http.MethodPut, "/v1/config/{setting}", "setConfig", "Set a setting of the store for all its processes", access.VerbAdmin, admission.Enqueueing, onStore(config.Set)),
+		op(http.MethodDelete, "/v1/config/{setting}", "unsetConfig", "Remove what was set: a known setting has its default again", access.VerbAdmin, admission.Enqueueing, onStore(config.Unset)),
 		op(http.MethodGet, "/v1/audit", "listAudit", "What operators did through servers, newest first", access.VerbAdmin, admission.Reading, listAudit),
 	),
 )

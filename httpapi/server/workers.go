@@ -4,6 +4,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
+	"github.com/sojourn-queue/sojourn/store/workers"
 )
 
 type listWorkersIn struct {
@@ -17,8 +18,8 @@ func listWorkers(c *call, in *listWorkersIn) (wire.WorkersAnswer, error) {
 	if err := c.who.may(access.VerbRead, "", ""); err != nil {
 		return wire.WorkersAnswer{}, err
 	}
-	workers, err := c.store.Workers(c.ctx, in.After, in.Limit, in.Workers...)
-	return wire.WorkersAnswer{Workers: append([]sojourn.WorkerStatus{}, workers...)}, err
+	found, err := c.store.Workers(c.ctx, in.After, in.Limit, in.Workers...)
+	return wire.WorkersAnswer{Workers: append([]sojourn.WorkerStatus{}, found...)}, err
 }
 
 type drainWorkerIn struct {
@@ -30,4 +31,14 @@ func drainWorker(c *call, in *drainWorkerIn) (wire.Empty, error) {
 		return wire.Empty{}, err
 	}
 	return wire.Empty{}, c.store.DrainWorker(c.ctx, in.Worker)
+}
+
+// leaveWorker takes a worker of the same token off the list. Its id is that of its claims, which
+// begins with the id of the token.
+func leaveWorker(c *call, in *drainWorkerIn) (wire.Empty, error) {
+	store, ok := c.store.(workers.Leaver)
+	if !ok {
+		return wire.Empty{}, unsupported()
+	}
+	return wire.Empty{}, store.LeaveWorker(c.ctx, c.who.worker(in.Worker))
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/finish"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/gate"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/joblog"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/member"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/operate"
@@ -29,6 +30,7 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/respond"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/schedules"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/statistics"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/storeconfig"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/tag"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/upkeep"
@@ -36,8 +38,10 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/workflows"
 	"github.com/sojourn-queue/sojourn/store/archive"
 	"github.com/sojourn-queue/sojourn/store/ask"
+	"github.com/sojourn-queue/sojourn/store/config"
 	"github.com/sojourn-queue/sojourn/store/event"
 	groups "github.com/sojourn-queue/sojourn/store/failure"
+	lines "github.com/sojourn-queue/sojourn/store/joblog"
 	"github.com/sojourn-queue/sojourn/store/migrate"
 	ops "github.com/sojourn-queue/sojourn/store/operation"
 	stats "github.com/sojourn-queue/sojourn/store/statistics"
@@ -66,6 +70,8 @@ type Store struct {
 	*tag.Lister
 	*deregister.Registrar
 	*question.Asker
+	*joblog.Writer
+	*storeconfig.Settings
 
 	members *member.Counter
 	core    *txn.Core
@@ -83,6 +89,9 @@ var (
 	_ tags.Store     = (*Store)(nil)
 	_ workers.Store  = (*Store)(nil)
 	_ ask.Store      = (*Store)(nil)
+	_ workers.Leaver = (*Store)(nil)
+	_ lines.Store    = (*Store)(nil)
+	_ config.Store   = (*Store)(nil)
 )
 
 // Config is the configuration of a store by its database package.
@@ -152,6 +161,8 @@ func newStore(c *txn.Core) *Store {
 	s.Lister = tag.NewLister(c)
 	s.Registrar = deregister.New(c, s.hub)
 	s.Asker = question.NewAsker(c)
+	s.Writer = joblog.NewWriter(c)
+	s.Settings = storeconfig.New(c)
 	s.Runner = operation.New(c, s.members)
 	s.Maintainer.Operate = s.Runner.SweepOperations
 	if v, ok := c.DB.(sqldb.Verdicts); ok {

@@ -50,6 +50,8 @@ var direction = []row{
 	{dir: "store/tags", may: []string{"."}, not: []string{"net", "os", "database"}, because: "definitions and pure checks"},
 	{dir: "store/filter", may: []string{"."}, not: []string{"net", "os", "database"}, because: "text to filters, without I/O"},
 	{dir: "store/workers", may: []string{"."}, not: []string{"net", "os", "database"}, because: "definitions and pure checks"},
+	{dir: "store/config", may: []string{".", "store/statistics"}, not: []string{"net", "os", "database"}, because: "definitions and pure checks"},
+	{dir: "store/joblog", may: []string{"."}, not: []string{"net", "os", "database"}, because: "definitions and pure checks"},
 	{dir: "store/event", may: []string{"."}, not: []string{"net", "os", "database"}, because: "definitions and pure checks"},
 	{dir: "store/archive", may: []string{"."}, not: []string{"net/http", "os", "database"}, because: "definitions and pure checks"},
 	{dir: "store/ask", may: []string{"."}, not: []string{"net", "os", "database"}, because: "definitions and pure checks"},
@@ -157,7 +159,7 @@ var testOnly = []string{
 var demoServers = []string{"github.com/nats-io/nats-server", "github.com/twmb/franz-go/pkg/kfake"}
 
 // domain are the packages that every other one may know: jobs, and the values and rules about them.
-var domain = []string{".", "rules", "driver", "access", "throttle", "schedule", "workflow", "store/failure", "store/operation", "store/statistics", "store/tags", "store/event", "store/filter", "store/migrate", "internal/layers", "store/archive", "store/retry", "store/workers", "store/ask"}
+var domain = []string{".", "rules", "driver", "access", "throttle", "schedule", "workflow", "store/failure", "store/operation", "store/statistics", "store/tags", "store/event", "store/filter", "store/migrate", "internal/layers", "store/archive", "store/retry", "store/workers", "store/joblog", "store/config", "store/ask"}
 
 // covers reports whether a pattern of the table names p, a directory of this module or an import
 // path of another.

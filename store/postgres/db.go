@@ -279,7 +279,7 @@ func (d *DB) Describe(ctx context.Context) (sqldb.Description, error) {
 
 const qBytes = `select pg_total_relation_size('sj_meta') + pg_total_relation_size('sj_block') + pg_total_relation_size('sj_queue')
 	+ pg_total_relation_size('sj_job') + pg_total_relation_size('sj_live') + pg_total_relation_size('sj_key') + pg_total_relation_size('sj_key_past')
-	+ pg_total_relation_size('sj_edge') + pg_total_relation_size('sj_child') + pg_total_relation_size('sj_data') + pg_total_relation_size('sj_final') + pg_total_relation_size('sj_history') + pg_total_relation_size('sj_log')
+	+ pg_total_relation_size('sj_edge') + pg_total_relation_size('sj_child') + pg_total_relation_size('sj_data') + pg_total_relation_size('sj_final') + pg_total_relation_size('sj_history') + pg_total_relation_size('sj_checkpoint') + pg_total_relation_size('sj_log')
 	+ pg_total_relation_size('sj_response') + pg_total_relation_size('sj_message') + pg_total_relation_size('sj_worker')
 	+ pg_total_relation_size('sj_schedule') + pg_total_relation_size('sj_tick') + pg_total_relation_size('sj_access') + pg_total_relation_size('sj_audit')`
 

@@ -2,15 +2,20 @@
 package workers
 
 import (
+	"cmp"
 	"context"
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
 )
 
-// SilentAfter is the time without a sign of life after which an idle worker counts as gone. An idle
-// worker registers again at half of sojourn.WorkerLife; the rest is for its delay.
-const SilentAfter = sojourn.WorkerLife/2 + time.Hour
+// SilentAfter is the time without a sign of life after which an idle worker counts as gone, where
+// the store lists workers for a time life; 0 stands for sojourn.WorkerLife. An idle worker
+// registers again at half of it; the rest is for its delay.
+func SilentAfter(life time.Duration) time.Duration {
+	life = cmp.Or(life, sojourn.WorkerLife)
+	return life/2 + min(life/4, time.Hour)
+}
 
 // State is the state of a worker.
 type State string
@@ -29,7 +34,7 @@ func StateOf(w sojourn.WorkerStatus, now time.Time) State {
 	switch {
 	case w.Waiting && !w.Drained:
 		return Alive
-	case w.Running > 0 && w.Stalled == w.Running, w.Running == 0 && now.Sub(w.SeenAt) > SilentAfter:
+	case w.Running > 0 && w.Stalled == w.Running, w.Running == 0 && now.Sub(w.SeenAt) > SilentAfter(w.Life):
 		return Gone
 	case w.Drained && w.Running > 0:
 		return Draining
@@ -58,6 +63,16 @@ type Store interface {
 	// expired, or waits for jobs at this process. A token needs the verb operate for all queues and
 	// kinds.
 	ForgetWorker(ctx context.Context, worker string, o Forget) (Removed, error)
+}
+
+// Leaver is an optional ability of a sojourn.Store: workers leave its list. Safe for concurrent
+// use.
+type Leaver interface {
+	// LeaveWorker takes a worker that has stopped off the list. While it has leases, it stays on
+	// the list as a draining one. A worker that claims again is listed again. An unknown worker is
+	// no error. On behalf of an access token, the worker's id begins with the token's id and a
+	// slash; any other one has the error access.CodeScope.
+	LeaveWorker(ctx context.Context, worker string) error
 }
 
 // Workers are the calls about workers of a client. Safe for concurrent use.

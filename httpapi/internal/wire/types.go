@@ -291,6 +291,11 @@ type (
 	LogAnswer struct {
 		Log []sojourn.LogLine `json:"log"`
 	}
+	// NewLogLine is a line of an operator for the log of a job.
+	NewLogLine struct {
+		Text string `json:"text" doc:"at most 4,096 bytes"`
+		By   string `json:"by,omitempty" doc:"who; the log shows it after the id of the token"`
+	}
 	// QueuesAnswer is a page of queues.
 	QueuesAnswer struct {
 		Queues []sojourn.QueueStatus `json:"queues"`

@@ -10,6 +10,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/checkpointsize"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/errordetail"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobview"
@@ -221,6 +222,11 @@ func attach(t *txn.Tx, ids sqldb.Ints, jobs []archive.Job, order map[sojourn.ID]
 		return 0, err
 	}
 	for i := range jobs {
+		if len(jobs[i].Checkpoint) > 0 {
+			if err := checkpointsize.OfHistory(t, jobs[i].ID, jobs[i].History); err != nil {
+				return 0, err
+			}
+		}
 		if slices.ContainsFunc(jobs[i].History, func(h sojourn.HistoryEntry) bool { return h.Error != "" }) {
 			if err := errordetail.OfHistory(t, jobs[i].ID, jobs[i].History); err != nil {
 				return 0, err

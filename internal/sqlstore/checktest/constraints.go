@@ -53,6 +53,7 @@ var breaches = map[string][]string{
 	"archive_name":   {`insert into sj_archive (owner, name, id, queue, kind, completed, failed, cancelled, target, secret, wait_us, created_us) values ('', '', 1, '', '', 1, 1, 1, '', '', 1, 1)`},
 	"archive_states": {`insert into sj_archive (owner, name, id, queue, kind, completed, failed, cancelled, target, secret, wait_us, created_us) values ('', 'a', 1, '', '', 0, 0, 0, '', '', 1, 1)`},
 
+	"checkpoint_size":  {`insert into sj_checkpoint (job, seq, bytes) values (1, 0, 1)`, `insert into sj_checkpoint (job, seq, bytes) values (1, 1, 0)`},
 	"error_detail_seq": {`insert into sj_error_detail (job, seq, detail) values (1, 0, blob(2))`},
 
 	"ask_seq": {`insert into sj_ask (job, seq, generation, stage, attempt, wait, asked_us, question) values (1, 0, 1, 0, 1, 0, 1, blob(2))`},

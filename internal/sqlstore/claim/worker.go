@@ -1,6 +1,9 @@
 package claim
 
 import (
+	"cmp"
+	"time"
+
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
@@ -9,7 +12,9 @@ import (
 
 // reregisterAfter is the interval at which an idle worker is recorded again, so that it is not
 // forgotten. It is long: an idle store writes nothing.
-const reregisterAfter = sojourn.WorkerLife / 2
+func (c *batch) reregisterAfter() time.Duration {
+	return cmp.Or(time.Duration(c.Core.Workers.Life.Load()), sojourn.WorkerLife) / 2
+}
 
 const qSaveSubscription = `insert into sj_worker (worker, claim_no, claimed, asks, seen_us) values ($1, 0, '[]', $2, $3)
 		on conflict (worker) do update set asks = excluded.asks, seen_us = excluded.seen_us`
@@ -30,7 +35,7 @@ func (c *batch) registerWorker(r driver.ClaimRequest) error {
 func (c *batch) subscriptionOf(r driver.ClaimRequest) (text string, known bool, err error) {
 	before, ok := c.claimer.subscriptions.Get(r.Worker)
 	_, stored := c.lastClaims[r.Worker]
-	if ok && stored && presence.Subset(r.Queues, before.Queues) && presence.Subset(r.Kinds, before.Kinds) && c.Now-before.At < reregisterAfter.Microseconds() {
+	if ok && stored && presence.Subset(r.Queues, before.Queues) && presence.Subset(r.Kinds, before.Kinds) && c.Now-before.At < c.reregisterAfter().Microseconds() {
 		return before.Text, true, nil
 	}
 	now := presence.StoredSubscription{Subscription: presence.Subscription{Name: r.Name, Queues: presence.Union(before.Queues, r.Queues), Kinds: presence.Union(before.Kinds, r.Kinds)}, At: c.Now}

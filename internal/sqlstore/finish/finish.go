@@ -14,6 +14,7 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/enqueue"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/gate"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/joblog"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/lifecycle"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/member"
@@ -269,7 +270,7 @@ func (b *batch) one(req *request, k int) (driver.Finished, error) {
 			return driver.Finished{}, err
 		}
 	}
-	if err := addLog(b.Tx, was, o.Log); err != nil {
+	if err := joblog.Add(b.Tx, was.ID, was.Attempt, "", o.Log); err != nil {
 		return driver.Finished{}, err
 	}
 	noteOutcome(b.Tx, was, o, tr)

@@ -8,6 +8,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/joblog"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/lifecycle"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
@@ -128,7 +129,7 @@ func saveOne(t *txn.Tx, in *driver.Saved) (none driver.Extended, err error) {
 			return none, err
 		}
 	}
-	if err := addLog(t, &l, in.Log); err != nil {
+	if err := joblog.Add(t, l.ID, l.Attempt, "", in.Log); err != nil {
 		return none, err
 	}
 	if !l.Policy.Strict() {

@@ -21,6 +21,13 @@ func (m *BoundedMap[K, V]) Get(k K) (V, bool) {
 	return v, ok
 }
 
+// Delete removes a key.
+func (m *BoundedMap[K, V]) Delete(k K) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.known, k)
+}
+
 // Put caches the value of a key.
 func (m *BoundedMap[K, V]) Put(k K, v V) {
 	m.mu.Lock()

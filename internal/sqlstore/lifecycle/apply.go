@@ -2,6 +2,7 @@ package lifecycle
 
 import (
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/checkpointsize"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/errordetail"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/failure"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
@@ -113,6 +114,9 @@ func history(t *txn.Tx, was, l *jobrow.Row, tr rules.Transition, c Change) txn.H
 	var epoch, began int64
 	worker := ""
 	if was.State == sojourn.Running {
+		if l.HasData {
+			checkpointsize.Note(t, l)
+		}
 		epoch, began, worker = was.Epoch, was.BeganAt, was.Worker
 	}
 	return txn.HistoryRow{

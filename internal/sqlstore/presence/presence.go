@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/sojourn-queue/sojourn/driver"
 )
@@ -14,6 +15,9 @@ import (
 type Workers struct {
 	mu      sync.Mutex // guards workers
 	workers map[string]*Presence
+
+	// Life is the setting worker_life as this process has read it last; 0 = not yet.
+	Life atomic.Int64
 }
 
 // maxPresent bounds the memory: 10,000 workers are some 5 MB. Other workers are read from the
@@ -32,6 +36,7 @@ type Subscription struct {
 	Name   string   `json:"name,omitempty"`
 	Queues []string `json:"queues"`
 	Kinds  []string `json:"kinds"`
+	Left   bool     `json:"left,omitempty"` // it has stopped; queues and kinds are empty
 }
 
 // StoredSubscription is a Subscription as this process has stored it last.

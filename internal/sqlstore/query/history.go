@@ -6,8 +6,9 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/checkpointsize"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/errordetail"
-	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/joblog"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobview"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 )
@@ -15,7 +16,6 @@ import (
 const (
 	qHistory = `select ` + jobview.HistoryColumns + ` from sj_history where job = $1 and seq > $2
 		union all select ` + jobview.LastColumns + ` from sj_final where id = $1 and outcome <> '' and history > $2 order by seq limit $3`
-	qLog = `select at_us, attempt, level, text, dropped from sj_log where job = $1 order by seq`
 )
 
 // History returns the history of a job; see driver.Store.
@@ -37,6 +37,9 @@ func (s *Reader) History(ctx context.Context, id sojourn.ID, after int32, limit 
 		}, int64(after), cmp.Or(limit, 100)); err != nil {
 			return err
 		}
+		if err := checkpointsize.OfHistory(t, id, out); err != nil {
+			return err
+		}
 		return errordetail.OfHistory(t, id, out)
 	})
 	return out, err
@@ -46,10 +49,7 @@ func (s *Reader) History(ctx context.Context, id sojourn.ID, after int32, limit 
 func (s *Reader) Log(ctx context.Context, id sojourn.ID) (out []sojourn.LogLine, err error) {
 	err = s.core.View(ctx, func(t *txn.Tx) error {
 		out = nil
-		return ofJob(t, id, qLog, func(r sqldb.Row) error {
-			out = append(out, sojourn.LogLine{At: jobrow.Time(r.Int(0)), Attempt: int32(r.Int(1)), Level: r.Text(2), Text: r.Text(3), Dropped: r.Int(4)})
-			return nil
-		})
+		return ofJob(t, id, joblog.Query, func(r sqldb.Row) error { out = append(out, joblog.Scan(r)); return nil })
 	})
 	return out, err
 }

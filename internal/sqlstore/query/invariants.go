@@ -44,6 +44,7 @@ var (
 	byData     = byNumber("sj_data", "job")
 	byDetail   = byNumber("sj_error_detail", "job")
 	byAsked    = byNumber("sj_ask", "job")
+	bySize     = byNumber("sj_checkpoint", "job")
 	byArchived = byNumber("sj_archived", "job")
 	byEdge     = byNumber("sj_edge", "child")
 	byChild    = byNumber("sj_child", "parent")
@@ -230,6 +231,8 @@ var checks = []check{
 		`select x.job, 'has the detail of an error and no job' from sj_error_detail x where $1 < x.job and x.job <= $2 and not exists (select 1 from sj_job j where j.id = x.job)`},
 	{"rows-have-job", "every row of history, log and data belongs to a job", byAsked,
 		`select x.job, 'has a question and no job' from sj_ask x where $1 < x.job and x.job <= $2 and not exists (select 1 from sj_job j where j.id = x.job)`},
+	{"rows-have-job", "every row of history, log and data belongs to a job", bySize,
+		`select x.job, 'has the size of a checkpoint and no job' from sj_checkpoint x where $1 < x.job and x.job <= $2 and not exists (select 1 from sj_job j where j.id = x.job)`},
 	{"rows-have-job", "every row of history, log and data belongs to a job", byArchived,
 		`select x.job, 'is recorded by an archive, and is no job' from sj_archived x where $1 < x.job and x.job <= $2 and not exists (select 1 from sj_job j where j.id = x.job)`},
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobcount"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/presence"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/storeconfig"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 )
 
@@ -87,8 +88,12 @@ func oldestReady(t *txn.Tx, ready map[jobcount.Key]int64, status func(queue stri
 
 // unhandled counts, by kind, the ready jobs that no worker has claimed within the last day.
 func unhandled(t *txn.Tx, ready map[jobcount.Key]int64, status func(queue string) *sojourn.QueueStatus) error {
+	life, err := storeconfig.WorkerLife(t)
+	if err != nil {
+		return err
+	}
 	handled := map[jobcount.Key]bool{}
-	err := t.Read(qAskers, func(r sqldb.Row) error {
+	err = t.Read(qAskers, func(r sqldb.Row) error {
 		var a presence.Subscription
 		err := json.Unmarshal([]byte(r.Text(0)), &a)
 		for _, q := range a.Queues {
@@ -97,7 +102,7 @@ func unhandled(t *txn.Tx, ready map[jobcount.Key]int64, status func(queue string
 			}
 		}
 		return err
-	}, t.Now-sojourn.WorkerLife.Microseconds())
+	}, t.Now-life.Microseconds())
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/lifecycle"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/presence"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/storeconfig"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 	"github.com/sojourn-queue/sojourn/rules"
 )
@@ -206,13 +207,17 @@ func whyBehind(w *sojourn.Why, a *gate.Admission, e *gate.Candidate) error {
 
 // noWorker reports whether no worker has claimed a kind in a queue within the last day.
 func noWorker(t *txn.Tx, queue, kind string) (bool, error) {
+	life, err := storeconfig.WorkerLife(t)
+	if err != nil {
+		return false, err
+	}
 	none := true
-	err := t.Read(qAskers, func(r sqldb.Row) error {
+	err = t.Read(qAskers, func(r sqldb.Row) error {
 		var a presence.Subscription
 		err := json.Unmarshal([]byte(r.Text(0)), &a)
 		none = none && !(slices.Contains(a.Queues, queue) && slices.Contains(a.Kinds, kind))
 		return err
-	}, t.Now-sojourn.WorkerLife.Microseconds())
+	}, t.Now-life.Microseconds())
 	return none, err
 }
 

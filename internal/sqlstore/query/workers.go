@@ -11,6 +11,7 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/presence"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/storeconfig"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 )
 
@@ -33,21 +34,27 @@ func (s *Reader) Workers(ctx context.Context, after string, limit int, ids ...st
 }
 
 // ListWorkers is Reader.Workers within a transaction: of ids alone, if the list is not nil. A
-// worker is listed for a day after its last claim, and as long as it has leases.
+// worker is listed for the setting worker_life after its last claim, and as long as it has leases.
+// One that has left is listed only while it has leases, as a drained one, or waits in a claim.
 func ListWorkers(t *txn.Tx, after string, limit int, ids []string) ([]sojourn.WorkerStatus, error) {
+	left := map[string]bool{}
+	life, err := storeconfig.WorkerLife(t)
+	if err != nil {
+		return nil, err
+	}
 	known := map[string]*sojourn.WorkerStatus{}
 	worker := func(id string) *sojourn.WorkerStatus {
 		if known[id] == nil {
-			known[id] = &sojourn.WorkerStatus{Worker: id, Queues: []string{}, Kinds: []string{}}
+			known[id] = &sojourn.WorkerStatus{Worker: id, Queues: []string{}, Kinds: []string{}, Life: life}
 		}
 		return known[id]
 	}
-	since := t.Now - sojourn.WorkerLife.Microseconds()
+	since := t.Now - life.Microseconds()
 	if err := t.Read(qWorkers, func(r sqldb.Row) error {
 		var a presence.Subscription
 		w := worker(r.Text(0))
-		w.SeenAt, w.Drained = jobrow.Time(r.Int(2)), r.Int(3) != 0
 		err := json.Unmarshal([]byte(r.Text(1)), &a)
+		w.SeenAt, w.Drained, left[w.Worker] = jobrow.Time(r.Int(2)), r.Int(3) != 0 || a.Left, a.Left
 		note(w, a)
 		return err
 	}, since); err != nil {
@@ -74,6 +81,7 @@ func ListWorkers(t *txn.Tx, after string, limit int, ids []string) ([]sojourn.Wo
 			w.SeenAt = seen
 		}
 	}
+	maps.DeleteFunc(known, func(id string, w *sojourn.WorkerStatus) bool { return left[id] && w.Running == 0 && !w.Waiting })
 	return page(t, known, after, limit, ids)
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobstat"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/storeconfig"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 )
 
@@ -60,9 +61,11 @@ func New(c *txn.Core) *Recorder {
 }
 
 // Oldest are the first days that are kept: of statistics and of histograms.
-func Oldest(t *txn.Tx) []any {
+func Oldest(t *txn.Tx) ([]any, error) {
 	today := jobstat.DayOf(t.Now)
-	return []any{today + 1 - int64(t.Core.Cfg.StatisticsDays), today + 1 - int64(t.Core.Cfg.HistogramDays)}
+	set, err := storeconfig.Read(t)
+	days, histograms := set.Days(&t.Core.Cfg)
+	return []any{today + 1 - int64(days), today + 1 - int64(histograms)}, err
 }
 
 // SweepStatistics adds up the changes that it finds, and deletes old days, in transactions of their
@@ -72,7 +75,13 @@ func (s *Recorder) SweepStatistics(ctx context.Context) error {
 		return err
 	}
 	old := int64(0)
-	if err := s.core.View(ctx, func(t *txn.Tx) (err error) { old, err = t.ReadInt(qAnyOld, Oldest(t)...); return err }); err != nil || old == 0 {
+	if err := s.core.View(ctx, func(t *txn.Tx) error {
+		oldest, err := Oldest(t)
+		if err == nil {
+			old, err = t.ReadInt(qAnyOld, oldest...)
+		}
+		return err
+	}); err != nil || old == 0 {
 		return err
 	}
 	return s.repeat(ctx, s.forgetOp, forgetRows)
@@ -151,7 +160,10 @@ func forget(t *txn.Tx, limit int) (more bool, err error) {
 	if err := lock(t); err != nil {
 		return false, err
 	}
-	oldest := Oldest(t)
+	oldest, err := Oldest(t)
+	if err != nil {
+		return false, err
+	}
 	for i, q := range []string{qForget, qForgetShape} {
 		n, err := t.Write(q, oldest[i], limit)
 		if err != nil {

@@ -5,15 +5,19 @@ import (
 	"context"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/checkpointsize"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/edge"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/errordetail"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/joblog"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/lifecycle"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/query"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/question"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/storeconfig"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/tag"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 	"github.com/sojourn-queue/sojourn/rules"
@@ -96,8 +100,11 @@ func (s *Maintainer) prune(ctx context.Context, expired []Final) (int, error) {
 	return total, nil
 }
 
-// Old rows of small tables: message ids outlive their responses, blocks of ids and workers are
-// deleted after a day.
+// blockLife is how long a block of ids is stored. Jobs may be inserted with them for 15 minutes.
+const blockLife = 24 * time.Hour
+
+// Old rows of small tables: message ids outlive their responses, blocks of ids are deleted after a
+// day, workers after the setting worker_life.
 const (
 	qOldMessages = `delete from sj_message where (scope, message_id) in (select scope, message_id from sj_message where at_us <= $1 order by at_us limit $2)`
 	qOldBlocks   = `delete from sj_block where leased_us <= $1`
@@ -134,14 +141,17 @@ var pruneOp = txn.EachOp("prune", groupcommit.Enqueue, func(t *txn.Tx, expired [
 	if err := edge.Forget(t, removed); err != nil {
 		return total, err
 	}
-	day := sojourn.WorkerLife.Microseconds()
+	life, err := storeconfig.WorkerLife(t)
+	if err != nil {
+		return total, err
+	}
 	if _, err := t.Write(qOldMessages, t.Now-sojourn.DefaultInboxKeep.Microseconds(), 2*len(expired)); err != nil {
 		return total, err
 	}
-	if _, err := t.Write(qOldBlocks, t.Now-day); err != nil {
+	if _, err := t.Write(qOldBlocks, t.Now-blockLife.Microseconds()); err != nil {
 		return total, err
 	}
-	_, err = t.Write(qOldWorkers, t.Now-day, 2*len(expired))
+	_, err = t.Write(qOldWorkers, t.Now-life.Microseconds(), 2*len(expired))
 	return total, err
 })
 
@@ -157,10 +167,11 @@ var qRemoveRest = []string{
 	`delete from sj_job where id = $1`,
 	tag.QForget,
 	`delete from sj_history where job = $1`,
-	`delete from sj_log where job = $1`,
+	joblog.QForget,
 	`delete from sj_data where job = $1`,
 	errordetail.QForget,
 	question.QForget,
+	checkpointsize.QForget,
 	`delete from sj_tick where job = $1`,
 	`delete from sj_response where job = $1 and job > 0`,
 	QForgetArchived, // after the row of sj_job, which locks out the archive that records the job

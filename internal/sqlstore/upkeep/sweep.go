@@ -148,12 +148,16 @@ func (s *Maintainer) tick(ctx context.Context, found backlog, limit int) (ticks 
 func (s *Maintainer) backlog(ctx context.Context, limit int) (out backlog, err error) {
 	err = s.core.View(ctx, func(t *txn.Tx) error {
 		out = backlog{now: t.Now}
+		oldest, err := statistics.Oldest(t)
+		if err != nil {
+			return err
+		}
 		if err := t.Read(qAnyOverdue, func(r sqldb.Row) error {
 			out.endings, out.overdue, out.tick, out.workflows, out.counts = r.Int(0) > 0, r.Int(1) > 0, r.Int(2), r.Int(3) > 0, r.Int(4) > 0
 			out.failures, out.operations, out.statistics = r.Int(5) > 0, r.Int(6) > 0, r.Int(7) > 0
 			out.events = r.Int(8) > 0
 			return nil
-		}, append([]any{t.Now}, statistics.Oldest(t)...)...); err != nil {
+		}, append([]any{t.Now}, oldest...)...); err != nil {
 			return err
 		}
 		if err := t.Read(txn.QMeta, func(r sqldb.Row) error { out.clock = r.Text(0); return nil }, clock.MetaName); err != nil {

@@ -16,6 +16,7 @@ import time
 import traceback
 from collections import OrderedDict
 from typing import Any, Awaitable, Callable, Dict, List, Optional, Sequence, Set, Tuple, Union
+from urllib.parse import quote
 
 from .client import Client
 from .errors import Error, Forbidden, LeaseLost, Unauthorized, make, of_problem, said
@@ -33,6 +34,7 @@ log = logging.getLogger("sojourn")
 MAX_TEXT = 32 << 10  # characters of an error with its traceback
 REACT = 1.5  # seconds for handlers to return after they were asked to stop
 REPORT = 2.0  # seconds for the server to take the last reports
+LEAVE = 0.5  # seconds for the server to take the worker off its list
 REPEAT_CLAIM = 0.9  # seconds, at the end, to learn what a claim that was broken off has taken
 LONGEST_WAIT = 30.0  # seconds of what Retry-After may ask a worker for
 LEAST_EXTEND = 1.0  # seconds for the answer to an extend, or a sixth of the lease if that is longer
@@ -122,6 +124,7 @@ class Worker:
         finally:
             self._stopping = True
             self._drain()
+            self._leave()
             for number, old in before.items():
                 signal.signal(number, old)
 
@@ -493,6 +496,13 @@ class Worker:
             self._work.put(None)
         if self._steps:
             log.error("sojourn: stopped before the server has taken the reports about %d jobs; they run again when their leases end", len(self._steps))
+
+    def _leave(self) -> None:
+        """Takes the worker off the server's list. If the call fails, the worker is listed until it has been silent for long enough."""
+        try:
+            self.client._transport.call("POST", "/v1/workers/" + quote(self.id, safe="") + "/leave", safe=True, retry_for=0, timeout=LEAVE)
+        except Exception as e:
+            log.debug("sojourn: leave: %s", said(e))
 
     def _phased(self, phase: int) -> List[RunningJob]:
         with self._changed:

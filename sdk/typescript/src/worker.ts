@@ -30,6 +30,7 @@ const maxBatch = 1000; // leases of one call
 const maxText = 32 << 10; // characters of an error with its stack
 const react = 1.5; // seconds for handlers to return after they were asked to stop
 const report = 2; // seconds for the server to take the last reports
+const leave = 0.5; // seconds for the server to take the worker off its list
 const repeatClaim = 0.9; // seconds, at the end, to learn what a claim that was broken off has taken
 const longestWait = 30; // seconds of what Retry-After may ask a worker for
 const leastExtend = 1; // seconds for the answer to an extend, or a sixth of the lease if that is longer
@@ -119,6 +120,7 @@ export class Worker {
     } finally {
       this.stop();
       await this.drain();
+      await this.leave();
       await Promise.all(loops);
       signals.forEach((s) => process!.off(s, stop));
     }
@@ -461,6 +463,15 @@ export class Worker {
     }
     this.ended.abort();
     this.early.abort();
+  }
+
+  /** Takes the worker off the server's list. If the call fails, the worker is listed until it has been silent for long enough. */
+  private async leave(): Promise<void> {
+    try {
+      await this.client.transport.call("POST", `/v1/workers/${encodeURIComponent(this.id)}/leave`, undefined, { safe: true, retryFor: 0, timeout: leave });
+    } catch {
+      // it is over anyway
+    }
   }
 
   private async until(seconds: number, done: () => boolean): Promise<void> {

@@ -226,7 +226,9 @@ func (r resolved) fromFile() bool { return strings.Contains(r.origin, ":") }
 
 const configHelp = `Shows the current settings, without secrets. The first source that sets a value wins: a flag, a variable SOJOURN_…, the file named by the same variable with
 the suffix _FILE, sojourn.toml in the working folder (or the file of --config or $SOJOURN_CONFIG), the default. docs/reference/config.md lists all settings. A schedule of the file is
-shown as schedule.NAME.`
+shown as schedule.NAME.
+
+The settings that the store keeps for all its processes are others: "sojourn config get", "set" and "unset".`
 
 // shownSetting is one line of config.
 type shownSetting struct {
@@ -238,7 +240,7 @@ type shownSetting struct {
 
 func (a *app) command() *cobra.Command {
 	var origins bool
-	cmd := &cobra.Command{Use: "config", Short: "show the settings and their origins", Long: configHelp, Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "config", Short: "show the settings of this program and their origins; get, set and unset those of the store", Long: configHelp, Args: cobra.NoArgs}
 	cmd.Flags().BoolVar(&origins, "origins", false, "also show the origin of each setting and its environment variable")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		values, schedules, err := a.resolve(cmd.Root(), nil)
@@ -270,6 +272,7 @@ func (a *app) command() *cobra.Command {
 		}
 		return t.Flush()
 	}
+	cmd.AddCommand(storeCommands(a)...)
 	return cmd
 }
 

@@ -224,7 +224,7 @@ func (a *app) historyCommand() *cobra.Command {
 		if err != nil || a.AsJSON() {
 			return cli.OrElse(err, func() error { return cli.JSONLines(a.App, history) })
 		}
-		t := terminal.NewTable(a.Out, "SEQ", "GEN", "ATTEMPT", "STEP", "OUTCOME", "STATE", "ENDED", "TOOK", "BY", "REASON", "ERROR")
+		t := terminal.NewTable(a.Out, "SEQ", "GEN", "ATTEMPT", "STEP", "OUTCOME", "STATE", "ENDED", "TOOK", "CHECKPOINT", "BY", "REASON", "ERROR")
 		for _, h := range history {
 			if h.Dropped > 0 {
 				t.Row("...", "", "", "", fmt.Sprintf("%d dropped", h.Dropped))
@@ -237,30 +237,14 @@ func (a *app) historyCommand() *cobra.Command {
 			if by == "" {
 				by = h.Worker
 			}
+			size := ""
+			if h.CheckpointBytes > 0 {
+				size = fmt.Sprintf("%d B", h.CheckpointBytes)
+			}
 			t.Row(fmt.Sprint(h.Seq), fmt.Sprint(h.Generation), fmt.Sprint(h.Attempt), h.Purpose.String(), h.Outcome, h.State.String(),
-				h.EndedAt.Format(time.RFC3339), took, terminal.Short(by, 24), terminal.Short(h.Reason, 32), terminal.Short(h.Error, 80))
+				h.EndedAt.Format(time.RFC3339), took, size, terminal.Short(by, 24), terminal.Short(h.Reason, 32), terminal.Short(h.Error, 80))
 		}
 		return t.Flush()
-	})
-}
-
-func (a *app) logCommand() *cobra.Command {
-	return a.onJob("log", "show the log lines of a job's handler", func(ctx context.Context, c *sojourn.Client, j *sojourn.Job) error {
-		lines, err := c.Jobs().Log(ctx, j.ID)
-		if err != nil || a.AsJSON() {
-			return cli.OrElse(err, func() error { return cli.JSONLines(a.App, lines) })
-		}
-		for _, l := range lines {
-			if l.Dropped > 0 {
-				if err := a.Printf("... %s dropped ...\n", terminal.Plural(int(l.Dropped), "line")); err != nil {
-					return err
-				}
-			}
-			if err := a.Printf("%s %-5s attempt %d  %s\n", l.At.Format(time.RFC3339), l.Level, l.Attempt, terminal.Clean(l.Text)); err != nil {
-				return err
-			}
-		}
-		return nil
 	})
 }
 

@@ -114,9 +114,9 @@ func (f *follower) look(ctx context.Context, c *sojourn.Client, id sojourn.ID) (
 		}
 	}
 	for _, l := range log {
-		if key := fmt.Sprint(l.At.UnixNano(), l.Attempt, l.Level, l.Text); !f.lines[key] {
+		if key := fmt.Sprint(l.At.UnixNano(), l.Attempt, l.Level, l.By, " ", l.Text); !f.lines[key] {
 			f.lines[key] = true
-			if err := f.show(j, happened{At: l.At, Event: "log", Text: l.Level + " " + l.Text, Log: &l}); err != nil {
+			if err := f.show(j, happened{At: l.At, Event: "log", Text: l.Level + author(l) + " " + l.Text, Log: &l}); err != nil {
 				return nil, err
 			}
 		}

@@ -15,6 +15,7 @@ var saveTrials = []kit.Trial{
 		Covers: "tr:L2 spec:J4 spec:J23 inv:C4 spec:L2", Run: saveCheckpoint},
 	{Name: "save progress", Law: "Progress replaces the text before it, cut at its limit.", Covers: "tr:L2 inv:C3 inv:F5", Run: saveProgress},
 	{Name: "save many", Law: "Each item of a Save is answered for itself.", Covers: "tr:L2 tr:L5 inv:P4 inv:N3", Run: saveMany},
+	{Name: "sizes of checkpoints in the history", Law: "The entry of a step in the history has the size that the job's checkpoint had at its end.", Covers: "spec:J17", Run: checkpointSizes},
 	{Name: "the job log", Law: "A job keeps its first log line and its newest 99, and says how many were dropped.", Covers: "spec:J17 spec:X14 inv:C3", Run: jobLog},
 	{Name: "the log of the last moment", Law: "Log lines that come with an outcome are stored with it; those of a lost step are not.",
 		Covers: "spec:J17 tr:L5 inv:F2", Run: logWithOutcome},
@@ -142,4 +143,37 @@ func logWithOutcome(s *kit.Scene) {
 	s.Reports(o, driver.FinishLost)
 	s.Is(s.Save(driver.Saved{Lease: c.Lease, Log: o.Log}), sojourn.ErrLeaseLost, "a log line after the end")
 	kit.Same(s, "lines", len(s.LogLines(c.Job.ID)), 1)
+}
+
+func checkpointSizes(s *kit.Scene) {
+	c := s.Running(kit.Steady(time.Second))
+	id := c.Job.ID
+	text := "progress is no checkpoint"
+	s.Must(s.Save(driver.Saved{Lease: c.Lease, Progress: &text}), "Save of progress")
+	s.Finish(kit.Failure(c), sojourn.Scheduled)
+	for _, size := range []int{10, 0, 1000} {
+		s.Advance(time.Second)
+		c = s.Claim()
+		if size > 0 {
+			s.Must(s.Save(driver.Saved{Lease: c.Lease, Checkpoint: make([]byte, size)}), "Save")
+		}
+		if size < 1000 {
+			s.Finish(kit.Failure(c), sojourn.Scheduled)
+		}
+	}
+	s.Finish(kit.Abort(c), sojourn.Failed)
+	sizes := func() (out []int64) {
+		for _, h := range s.History(id) {
+			out = append(out, h.CheckpointBytes)
+		}
+		return out
+	}
+	kit.Same(s, "sizes", kit.Text(sizes()), kit.Text([]int64{0, 10, 10, 1000}))
+	page, err := s.Store.History(s.Ctx, id, 2, 1)
+	s.Must(err, "History")
+	kit.Same(s, "size on a page", page[0].CheckpointBytes, int64(10))
+	_, err = s.Store.Edit(s.Ctx, sojourn.Filter{IDs: []sojourn.ID{id}}, sojourn.Edit{Action: sojourn.EditRedrive})
+	s.Must(err, "Edit")
+	kit.Same(s, "sizes after a redrive", kit.Text(sizes()[:4]), kit.Text([]int64{0, 10, 10, 1000}))
+	kit.Same(s, "size of what is no step", sizes()[4], int64(0))
 }

@@ -16,6 +16,9 @@ var forgetTrials = []kit.Trial{
 		Covers: "spec:W12", Run: livingRemoved},
 	{Name: "a worker with many leases is removed", Law: "All leases of a removed worker end, in several transactions, and those of others stay.", Covers: "spec:W12", Run: manyRemoved},
 	{Name: "an idle worker that lives comes back", Law: "A worker that was removed and claims again is listed again.", Covers: "spec:W12", Run: removedReturns},
+	{Name: "a stopped worker leaves the list", Law: "A worker that has stopped is no longer listed, nor counted for its kinds. With leases it stays as a draining one until they end; if it claims again it is listed again.",
+		Covers: "spec:W12", Run: workerLeaves},
+	{Name: "a token lets only its own workers leave", Law: "The worker of one token cannot take that of another off the list.", Covers: "spec:W12 spec:H7", Run: leavesByTenant},
 	{Name: "a token removes workers of all queues or none", Law: "A token for one queue ends no lease, because a worker may have leases of any queue.",
 		Covers: "spec:W12 spec:H7", Run: removedByTenant},
 }
@@ -114,7 +117,7 @@ func removedReturns(s *kit.Scene) {
 	kit.Same(s, "the worker that has claimed again", stateOf(s, "w1"), workers.Alive)
 	s.Must(s.Store.DrainWorker(s.Ctx, "w1"), "DrainWorker")
 	kit.Same(s, "state of a drained worker", stateOf(s, "w1"), workers.Stopped)
-	s.Advance(workers.SilentAfter + time.Minute)
+	s.Advance(workers.SilentAfter(0) + time.Minute)
 	kit.Same(s, "state after a long silence", stateOf(s, "w1"), workers.Gone)
 }
 
@@ -132,4 +135,55 @@ func removedByTenant(s *kit.Scene) {
 	_, err := forget(all, "w1", workers.Forget{Force: true})
 	s.Must(err, "Forget with a token for all queues")
 	s.State(id, sojourn.Ready)
+}
+
+// leave takes a worker off the list.
+func leave(s *kit.Scene, worker string) error {
+	s.Helper()
+	l, ok := s.Store.(workers.Leaver)
+	if !ok {
+		s.Skip("workers do not leave this store")
+	}
+	return l.LeaveWorker(s.Ctx, worker)
+}
+
+func workerLeaves(s *kit.Scene) {
+	s.Must(leave(s, "nobody"), "LeaveWorker of an unknown worker")
+	s.Refused(leave(s, "no name"), sojourn.CodeInvalid, "a bad id")
+	kit.Same(s, "workers", workerIDs(s.Workers("", 0)), "")
+	s.EnqueueMany(2)
+	s.ClaimNone("another kind", kit.By("w2"), kit.Kinds("other"))
+	held := s.Claim(kit.By("w1"), called("east-1"))
+	kit.Same(s, "jobs of kinds without a worker", kit.Text(s.Queue(kit.Queue).Unhandled), kit.Text(map[string]int64(nil)))
+	for range 2 {
+		s.Must(leave(s, "w1"), "LeaveWorker")
+		s.Must(leave(s, "w2"), "LeaveWorker")
+		kit.Same(s, "workers", workerIDs(s.Workers("", 0)), "w1")
+	}
+	one := s.Workers("", 0, "w1")[0]
+	kit.Same(s, "its name", one.Name, "east-1")
+	kit.Same(s, "its state", stateOf(s, "w1"), workers.Draining)
+	kit.Same(s, "jobs of kinds without a worker", kit.Text(s.Queue(kit.Queue).Unhandled), kit.Text(map[string]int64{kit.Kind: 1}))
+	s.Extends(held.Lease, true)
+	s.Finish(kit.Completed(held), sojourn.Completed)
+	kit.Same(s, "workers after the last lease", workerIDs(s.Workers("", 0)), "")
+	again := s.Claim(kit.By("w1"), called("east-1"))
+	kit.Same(s, "the state of a worker that claims again", stateOf(s, "w1"), workers.Alive)
+	s.Finish(kit.Completed(again), sojourn.Completed)
+	s.ClaimNone("no job", kit.By("w1"))
+	kit.Same(s, "workers", workerIDs(s.Workers("", 0)), "w1")
+}
+
+func leavesByTenant(s *kit.Scene) {
+	work := access.Grant{Verbs: []access.Verb{access.VerbWork}, Queue: kit.Queue, Kind: "*"}
+	s.ClaimNone("no job", kit.By("w1"))
+	s.ClaimNone("no job", kit.By("a/w1"))
+	for _, worker := range []string{"w1", "a/w1"} {
+		if err := leave(s.Tenant("b", work), worker); err != nil { // over HTTP it is a worker of this token, which is unknown
+			s.Refused(err, access.CodeScope, "a worker of another token")
+		}
+	}
+	kit.Same(s, "workers", workerIDs(s.Workers("", 0)), "a/w1 w1")
+	s.Must(leave(s.Tenant("a", work), "a/w1"), "LeaveWorker by its own token")
+	kit.Same(s, "workers", workerIDs(s.Workers("", 0)), "w1")
 }

@@ -10,5 +10,5 @@ import (
 
 // Trials are all cases of the package.
 func Trials() []kit.Trial {
-	return slices.Concat(concurrentTrials, accessTrials, tenantTrials, workerTrials, forgetTrials, composeTrials)
+	return slices.Concat(concurrentTrials, accessTrials, tenantTrials, workerTrials, forgetTrials, configTrials, composeTrials)
 }

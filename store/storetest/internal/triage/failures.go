@@ -16,7 +16,7 @@ import (
 
 // Trials are all cases of the package.
 func Trials() []kit.Trial {
-	return slices.Concat(failureTrials, operationTrials, retryTrials, tagTrials)
+	return slices.Concat(failureTrials, operationTrials, retryTrials, tagTrials, joblogTrials)
 }
 
 var failureTrials = []kit.Trial{
