@@ -21,18 +21,19 @@ type Filter struct {
 	Reason        string // of final jobs
 	CreatedAfter  time.Time
 	CreatedBefore time.Time
-	EndedAfter    time.Time     // of final jobs
-	EndedBefore   time.Time     // of final jobs
-	Failure       string        // the id of a failure group: its failed jobs, and live jobs whose last step failed with this cause; see package failure
-	After         string        // Page.Next of the page before, which is the id of its last job; "" = from the start
-	Limit         int           // 1 to MaxFind; 0 = 100
-	Newest        bool          // descending
-	Next          bool          // the jobs of Queue that are ready, or that the next claim makes ready, in the order of claims, without claiming them
-	Full          bool          // with args, result, checkpoint, responses
-	Wait          time.Duration // with IDs: wait up to this long until one matches; at most MaxWait
-	ParentsOf     ID            // the jobs that this job depends on, also those that have ended
-	ChildrenOf    ID            // the jobs that depend on this one
-	AwaitedBy     ID            // the children of this job: those that AwaitJobs has stored in its present generation and stage
+	EndedAfter    time.Time         // of final jobs
+	EndedBefore   time.Time         // of final jobs
+	Failure       string            // the id of a failure group: its failed jobs, and live jobs whose last step failed with this cause; see package failure
+	After         string            // Page.Next of the page before, which is the id of its last job; "" = from the start
+	Limit         int               // 1 to MaxFind; 0 = 100
+	Newest        bool              // descending
+	Next          bool              // the jobs of Queue that are ready, or that the next claim makes ready, in the order of claims, without claiming them
+	Full          bool              // with args, result, checkpoint, responses
+	Wait          time.Duration     // with IDs: wait up to this long until one matches; at most MaxWait
+	ParentsOf     ID                // the jobs that this job depends on, also those that have ended
+	ChildrenOf    ID                // the jobs that depend on this one
+	AwaitedBy     ID                // the children of this job: those that AwaitJobs has stored in its present generation and stage
+	Fields        map[string]string // values of JSON by their paths, such as args.customer; of queues that index them: QueueSettings.Index
 }
 
 // Validate checks the ranges.

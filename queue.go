@@ -60,6 +60,8 @@ type QueueSettings struct {
 	GroupRate *Rate    `json:"group_rate,omitempty"` // starts of each group
 	Breaker   *Breaker `json:"breaker,omitempty"`    // default none
 	Throttle  string   `json:"throttle,omitempty"`   // a CEL rule; see package rule
+	// Index are paths of JSON by which jobs are found, such as args.customer; at most 8.
+	Index []string `json:"index,omitempty"`
 }
 
 // The orders in which the ready jobs of a queue start: QueueSettings.Order.
@@ -142,6 +144,7 @@ type QueuePatch struct {
 	GroupRate    *Rate               `json:"group_rate,omitempty"`
 	Breaker      *Breaker            `json:"breaker,omitempty"`
 	Throttle     *string             `json:"throttle,omitempty"`
+	Index        *[]string           `json:"index,omitempty"`
 }
 
 // Fields returns the names of the settings that p sets.
