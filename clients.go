@@ -121,8 +121,7 @@ func (j Jobs) HistoryPage(ctx context.Context, id ID, after int32, limit int) ([
 // Log returns a job's own log lines, oldest first.
 func (j Jobs) Log(ctx context.Context, id ID) ([]LogLine, error) { return j.c.store.Log(ctx, id) }
 
-// Why reports whether a job can be claimed now and, if not, why not. ErrNotFound if there is no
-// such job.
+// Why reports whether a job can be claimed now and, if not, why not. ErrNotFound if there is none.
 func (j Jobs) Why(ctx context.Context, id ID) (Why, error) { return j.c.store.Why(ctx, id) }
 
 // Cancel is Client.Cancel.

@@ -27,8 +27,7 @@ type Kind[T any] struct {
 
 // Codec turns arguments into bytes and back.
 type Codec interface {
-	// Encode gives the bytes of v, a T of the kind. Its error is reported by Enqueue as
-	// CodeInvalid.
+	// Encode gives the bytes of v, a T of the kind. Enqueue reports its error as CodeInvalid.
 	Encode(v any) ([]byte, error)
 	// Decode fills v, a pointer to a T. Its error shelves the job as undecodable.
 	Decode(b []byte, v any) error
@@ -36,8 +35,7 @@ type Codec interface {
 	ContentType() string
 }
 
-// The codecs of this package. JSON is the default; Bytes is for a Kind[[]byte] whose arguments are
-// opaque.
+// The codecs of this package. JSON is the default; Bytes is for opaque args of a Kind[[]byte].
 var (
 	JSON  Codec = jsonCodec{}
 	Bytes Codec = bytesCodec{}
@@ -183,8 +181,7 @@ func Meta(name, value string) Option {
 	}
 }
 
-// MaxAttempts sets how many errors and timeouts end the job: default 5, 1 = no retry, -1 =
-// unlimited.
+// MaxAttempts sets how many errors and timeouts end the job: default 5, 1: no retry, -1: no limit.
 func MaxAttempts(n int32) Option { return func(j *Job) { j.Policy.MaxAttempts = n } }
 
 // MaxCrashes sets how many lost leases end the job: default 3, -1 = unlimited.

@@ -21,18 +21,19 @@ type Filter struct {
 	Reason        string // of final jobs
 	CreatedAfter  time.Time
 	CreatedBefore time.Time
-	EndedAfter    time.Time     // of final jobs
-	EndedBefore   time.Time     // of final jobs
-	Failure       string        // the id of a failure group: its failed jobs, and live jobs whose last step failed with this cause; see package failure
-	After         string        // Page.Next of the page before, which is the id of its last job; "" = from the start
-	Limit         int           // 1 to MaxFind; 0 = 100
-	Newest        bool          // descending
-	Next          bool          // the jobs of Queue that are ready, or that the next claim makes ready, in the order of claims, without claiming them
-	Full          bool          // with args, result, checkpoint, responses
-	Wait          time.Duration // with IDs: wait up to this long until one matches; at most MaxWait
-	ParentsOf     ID            // the jobs that this job depends on, also those that have ended
-	ChildrenOf    ID            // the jobs that depend on this one
-	AwaitedBy     ID            // the children of this job: those that AwaitJobs has stored in its present generation and stage
+	EndedAfter    time.Time         // of final jobs
+	EndedBefore   time.Time         // of final jobs
+	Failure       string            // the id of a failure group: its failed jobs, and live jobs whose last step failed with this cause; see package failure
+	After         string            // Page.Next of the page before, which is the id of its last job; "" = from the start
+	Limit         int               // 1 to MaxFind; 0 = 100
+	Newest        bool              // descending
+	Next          bool              // the jobs of Queue that are ready, or that the next claim makes ready, in the order of claims, without claiming them
+	Full          bool              // with args, result, checkpoint, responses
+	Wait          time.Duration     // with IDs: wait up to this long until one matches; at most MaxWait
+	ParentsOf     ID                // the jobs that this job depends on, also those that have ended
+	ChildrenOf    ID                // the jobs that depend on this one
+	AwaitedBy     ID                // the children of this job: those that AwaitJobs has stored in its present generation and stage
+	Fields        map[string]string // values of JSON by their paths, such as args.customer; of queues that index them: QueueSettings.Index
 }
 
 // Validate checks the ranges.
@@ -122,8 +123,7 @@ type Edit struct {
 	RemoveTags *[]string
 	AddTags    *[]string
 	Args       *[]byte // only while never claimed in this generation
-	// Checkpoint replaces the checkpoint from which the next attempt starts; DropCheckpoint removes
-	// it.
+	// Checkpoint replaces that from which the next attempt starts; DropCheckpoint removes it.
 	Checkpoint     *[]byte
 	DropCheckpoint bool
 	Policy         *Policy // its fields that are not zero, see Policy; a new deadline counts from the edit
@@ -232,26 +232,24 @@ type QueueWhy struct {
 // caller that claims from it alone is not listed as a worker.
 const ProbeQueue = "sojourn.readyz"
 
-// WorkerLife is how long a worker stays listed after its last claim, unless the store's setting
-// worker_life says otherwise (package store/config).
+// WorkerLife is how long a worker stays listed after its last claim, by default; see store/config.
 const WorkerLife = 24 * time.Hour
 
 // WorkerStatus is a worker as its store knows it. An idle worker writes nothing, so through another
 // process SeenAt is when it last got jobs (to ten seconds), changed its request or extended a
 // lease; while it lives, at most half of WorkerLife ago.
 type WorkerStatus struct {
-	Worker  string    `json:"worker"`         // its id, as in leases
-	Name    string    `json:"name,omitempty"` // the name that it sent
-	Queues  []string  `json:"queues"`
-	Kinds   []string  `json:"kinds"`
-	Running int64     `json:"running"`           // jobs under its leases
-	Stalled int64     `json:"stalled"`           // of them, those with an expired lease
-	Jobs    []ID      `json:"jobs,omitempty"`    // the running ones, if ids were given; at most MaxFind of all of them
-	SeenAt  time.Time `json:"seen_at"`           // by the store's clock
-	Waiting bool      `json:"waiting,omitempty"` // a claim of it waits in the process that answers
-	Drained bool      `json:"drained,omitempty"`
-	// Life is how long the store lists a worker after its last sign of life; 0 = WorkerLife.
-	Life time.Duration `json:"life,omitempty"`
+	Worker  string        `json:"worker"`         // its id, as in leases
+	Name    string        `json:"name,omitempty"` // the name that it sent
+	Queues  []string      `json:"queues"`
+	Kinds   []string      `json:"kinds"`
+	Running int64         `json:"running"`           // jobs under its leases
+	Stalled int64         `json:"stalled"`           // of them, those with an expired lease
+	Jobs    []ID          `json:"jobs,omitempty"`    // the running ones, if ids were given; at most MaxFind of all of them
+	SeenAt  time.Time     `json:"seen_at"`           // by the store's clock
+	Waiting bool          `json:"waiting,omitempty"` // a claim of it waits in the process that answers
+	Drained bool          `json:"drained,omitempty"`
+	Life    time.Duration `json:"life,omitempty"` // how long the store lists a worker after its last sign of life; 0 = WorkerLife
 }
 
 // The gates, in the order in which a claim asks them. The first one that is closed holds a job

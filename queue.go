@@ -33,8 +33,7 @@ type QueueSettings struct {
 	// Windows say when its jobs may start; those of the jobs must be open too. Default always.
 	Windows Windows `json:"windows,omitempty"`
 
-	// Limit bounds the summed weight of jobs in flight: running, awaiting, resumed. Below 1 there
-	// is none.
+	// Limit bounds the summed weight of running, awaiting and resumed jobs. Below 1: no limit.
 	Limit int64 `json:"limit,omitempty"`
 	// ReserveAfter is how long a job may be overtaken for lack of weight before what becomes free
 	// is kept for it: default 30 s, up to 24 h. It also happens after 100 claims.
@@ -60,6 +59,7 @@ type QueueSettings struct {
 	GroupRate *Rate    `json:"group_rate,omitempty"` // starts of each group
 	Breaker   *Breaker `json:"breaker,omitempty"`    // default none
 	Throttle  string   `json:"throttle,omitempty"`   // a CEL rule; see package rule
+	Index     []string `json:"index,omitempty"`      // paths of JSON by which jobs are found, such as args.customer; at most 8
 }
 
 // The orders in which the ready jobs of a queue start: QueueSettings.Order.
@@ -142,6 +142,7 @@ type QueuePatch struct {
 	GroupRate    *Rate               `json:"group_rate,omitempty"`
 	Breaker      *Breaker            `json:"breaker,omitempty"`
 	Throttle     *string             `json:"throttle,omitempty"`
+	Index        *[]string           `json:"index,omitempty"`
 }
 
 // Fields returns the names of the settings that p sets.

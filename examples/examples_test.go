@@ -94,6 +94,7 @@ var stories = []struct {
 		`limit of each customer: 1; set by an operator: \[group_limit\]`, `all exports are done: 6`}},
 	{"workflow-order", "spec:D11, inv:E5", []string{`order-42 is running: 0 of 3 members are final; started twice: true`, `ship waits`, `charge: order 42`, `pack: order 42`,
 		`ship: order 42`, `mail: order 42 is completed, 3 of 3`, `order-42 is completed: 3 of 3 members are final`}},
+	{"search", "spec:O17", []string{`args.customer:42: 2 jobs`, `args.customer:43: 1 jobs`, `kind:charge args.customer:42 meta.shop:north: 2 jobs`, `sojourn: args.amount: no queue indexes all paths of this filter; add it with "sojourn queue set QUEUE --index args.amount" \(invalid\)`}},
 	{"triage", "spec:R15, spec:R16", []string{`90 jobs: order #: gateway <address> is down`, `completed: 90 of 90 jobs redriven`}},
 	{"saga", "spec:D11, inv:E5", []string{`book flight`, `book hotel`, `book car: none is left`, `undo flight`, `undo hotel`,
 		`journey is failed: completed 2, failed 1, cancelled 1`}},

@@ -48,7 +48,7 @@ func NewTags(tags []string, e sojourn.Edit) ([]string, error) {
 // Chooses checks that f says which jobs are edited: it has a condition, or e says All.
 func Chooses(f sojourn.Filter, e sojourn.Edit) error {
 	all := f.IDs == nil && f.States == nil && f.Kind == "" && f.Key == "" && f.Queue == "" && f.Group == "" && f.Tag == "" && f.Reason == "" &&
-		f.CreatedAfter.IsZero() && f.CreatedBefore.IsZero() && f.EndedAfter.IsZero() && f.EndedBefore.IsZero() && f.Failure == "" && f.ParentsOf == 0 && f.ChildrenOf == 0 && f.AwaitedBy == 0 // paging is no condition
+		f.CreatedAfter.IsZero() && f.CreatedBefore.IsZero() && f.EndedAfter.IsZero() && f.EndedBefore.IsZero() && f.Failure == "" && f.ParentsOf == 0 && f.ChildrenOf == 0 && f.AwaitedBy == 0 && len(f.Fields) == 0 // paging is no condition
 	switch {
 	case e.All && !all:
 		return sojourn.Invalid("all", "all edits every job, but the filter has conditions; remove either all or the conditions")

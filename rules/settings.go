@@ -2,10 +2,12 @@ package rules
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/inside"
+	"github.com/sojourn-queue/sojourn/internal/jsonfield"
 )
 
 // ValidSettings checks the ranges of a queue's settings. The error has CodeInvalid or CodeTooLarge.
@@ -14,7 +16,7 @@ func ValidSettings(q sojourn.QueueSettings) error {
 	if w := defaults.Weight; w != nil && (*w < 0 || *w > sojourn.MaxWeight) {
 		return sojourn.Invalid("defaults.weight", "%d is out of range: 0 to %d", *w, sojourn.MaxWeight)
 	}
-	for _, check := range []func(sojourn.QueueSettings) error{validRetention, validFlow, validOrder, validShares, validPace} {
+	for _, check := range []func(sojourn.QueueSettings) error{validRetention, validFlow, validOrder, validShares, validPace, validIndex} {
 		if err := check(q); err != nil {
 			return err
 		}
@@ -130,6 +132,21 @@ func validPace(q sojourn.QueueSettings) error {
 	}
 	if len(q.Throttle) > sojourn.MaxRule {
 		return sojourn.TooLarge("throttle", len(q.Throttle), sojourn.MaxRule)
+	}
+	return nil
+}
+
+func validIndex(q sojourn.QueueSettings) error {
+	if len(q.Index) > jsonfield.MaxPaths {
+		return sojourn.Invalid("index", "%d paths exceed the limit of %d", len(q.Index), jsonfield.MaxPaths)
+	}
+	for i, path := range q.Index {
+		if why := jsonfield.Valid(path); why != "" {
+			return sojourn.Invalid("index", "%s", why)
+		}
+		if slices.Contains(q.Index[:i], path) {
+			return sojourn.Invalid("index", "%s is given twice", path)
+		}
 	}
 	return nil
 }

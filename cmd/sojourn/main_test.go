@@ -54,7 +54,7 @@ func TestScriptsOverHTTP(t *testing.T) {
 }
 
 // overHTTP are the scripts about what stands in a store, wherever that is.
-var overHTTP = []string{"server/audit", "completion", "config_store", "depends", "enqueue", "failure", "inbox", "job", "job_edit", "queue", "respond", "retry", "schedule", "server/local", "stats", "tag", "tail", "top", "why", "window", "worker", "workflow"}
+var overHTTP = []string{"server/audit", "completion", "config_store", "depends", "enqueue", "failure", "inbox", "job", "job_edit", "queue", "respond", "retry", "schedule", "search", "server/local", "stats", "tag", "tail", "top", "why", "window", "worker", "workflow"}
 
 // TestEveryCommandOverHTTP: each command is in one of these scripts, except those that have no
 // store of their own.

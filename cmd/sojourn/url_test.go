@@ -117,7 +117,7 @@ func TestCommandsOnPostgres(t *testing.T) {
 		{"migrate status", "sojourn migrate up", cli.ExitFailed},
 		{"migrate up", "schema ", cli.ExitOK},
 		{"migrate check", "schema ", cli.ExitOK},
-		{"migrate print --down --steps 9", "drop table " + schema + ".sj_job;", cli.ExitOK},
+		{"migrate print --down --steps 10", "drop table " + schema + ".sj_job;", cli.ExitOK},
 		{"migrate down --to 0", "schema 0", cli.ExitOK},
 		{"migrate print", "create schema if not exists " + schema, cli.ExitOK},
 		{"migrate check", "sojourn migrate up", cli.ExitFailed},

@@ -107,6 +107,12 @@ func (c *call) find(f sojourn.Filter) (wire.JobsAnswer, error) {
 	if err := triage.Narrow(c.ctx, c.store, verb, &f); err != nil {
 		return wire.JobsAnswer{}, err
 	}
+	if err := c.maySearch(f); err != nil {
+		return wire.JobsAnswer{}, err
+	}
+	if len(f.Fields) > 0 {
+		verb = access.VerbReadArgs
+	}
 	needs := func(h *holder) error {
 		if f.IDs != nil || f.ParentsOf > 0 || f.ChildrenOf > 0 || f.AwaitedBy > 0 || f.Key != "" && f.Kind == "" {
 			return h.has(verb)
@@ -141,6 +147,22 @@ func (c *call) find(f sojourn.Filter) (wire.JobsAnswer, error) {
 		}
 	}
 	return wire.JobsAnswer{Jobs: wire.Views(seen)}, err
+}
+
+// maySearch refuses a filter by values that the caller must not read: who matches them learns them.
+func (c *call) maySearch(f sojourn.Filter) error {
+	if len(f.Fields) == 0 {
+		return nil
+	}
+	if err := c.who.may(access.VerbReadArgs, f.Queue, f.Kind); err != nil {
+		return err
+	}
+	for path := range f.Fields {
+		if c.redacted.Hides(c.who.caller, f.Queue, f.Kind, path) {
+			return forbidden(access.VerbReadRedacted, f.Queue, f.Kind)
+		}
+	}
+	return nil
 }
 
 // mayRelate reports whether the caller may see the jobs whose parents or children it lists. Others
@@ -303,6 +325,9 @@ func editJobs(c *call, in *editJobsIn) (wire.EditAnswer, error) {
 // mayEdit holds a filter against the grants. Of ids it keeps those that the caller may edit. It
 // returns the others, which are answered as if no job had them.
 func (c *call) mayEdit(verb access.Verb, f *sojourn.Filter, e sojourn.Edit) (hidden []sojourn.ID, err error) {
+	if err := c.maySearch(*f); err != nil {
+		return nil, err
+	}
 	if c.who.everywhere(verb) {
 		return nil, nil
 	}
@@ -335,4 +360,15 @@ func (c *call) mayEdit(verb access.Verb, f *sojourn.Filter, e sojourn.Edit) (hid
 	}
 	f.IDs = allowed
 	return hidden, nil
+}
+
+func startOperation(c *call, in *triage.StartOperationIn) (wire.Operation, error) {
+	f, err := in.Body.Filter.Domain(time.Now())
+	if err == nil {
+		err = c.maySearch(f)
+	}
+	if err != nil {
+		return wire.Operation{}, err
+	}
+	return onStore(triage.StartOperation)(c, in)
 }

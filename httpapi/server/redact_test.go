@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"reflect"
 	"slices"
 	"strings"
@@ -164,5 +165,42 @@ func TestRedactedWork(t *testing.T) {
 	}
 	if _, err := New(t.Context(), driver.Of(s.client), Options{Open: true, Redact: []string{"card"}}); sojourn.ErrorCode(err) != sojourn.CodeInvalid {
 		t.Errorf("a malformed path: %v", err)
+	}
+}
+
+// TestRedactedSearch: who does not see a value does not find jobs by it, in no call that takes a
+// filter (spec:O17).
+func TestRedactedSearch(t *testing.T) {
+	for _, open := range []bool{true, false} {
+		s := newSite(t, Options{Open: open, Redact: []string{"args.card"}})
+		if err := s.client.Queues().Set(t.Context(), "pay", sojourn.QueueSettings{Index: []string{"args.card.number", "args.Card", "args.plain"}}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.client.Enqueue(t.Context(), sojourn.NewJob("charge", []byte(`{"card": {"number": 7}, "plain": 1}`), sojourn.Queue("pay"))); err != nil {
+			t.Fatal(err)
+		}
+		tokens := map[string]string{"nobody": "X-Nothing: 1"}
+		if !open {
+			verbs := []access.Verb{access.VerbRead, access.VerbReadArgs, access.VerbOperate}
+			tokens = map[string]string{
+				"reader": s.token(time.Hour, access.Grant{Verbs: verbs}),
+				"sees":   s.token(time.Hour, access.Grant{Verbs: append(verbs, access.VerbReadRedacted)}),
+			}
+		}
+		for name, header := range tokens {
+			for where, hidden := range map[string]bool{"args.card.number:7": true, "args.Card:7": true, "queue:pay kind:charge args.card.number:7 args.plain:1": true, "args.plain:1": false} {
+				for _, call := range []struct{ method, path, body string }{
+					{http.MethodGet, "/v1/jobs?where=" + url.QueryEscape(where), ""},
+					{http.MethodPost, "/v1/jobs/find", `{"where": "` + where + `"}`},
+					{http.MethodPost, "/v1/jobs/edit", `{"filter": {"where": "` + where + `"}, "edit": {"action": "cancel", "dry_run": true}}`},
+					{http.MethodPost, "/v1/operations", `{"filter": {"where": "` + where + `"}, "edit": {"action": "cancel", "dry_run": true}}`},
+				} {
+					got := s.send(call.method, call.path, call.body, header)
+					if refused := got.status == http.StatusForbidden; refused != (hidden && name != "sees") || !refused && got.status >= 300 {
+						t.Errorf("%s: %s %s %s: %d %s", name, call.method, call.path, call.body, got.status, got.body)
+					}
+				}
+			}
+		}
 	}
 }

@@ -98,7 +98,7 @@ var routes = slices.Concat(
 	),
 	tagged("operations",
 		op(http.MethodGet, "/v1/operations", "listOperations", "List stored operations, the newest first", access.VerbOperate, admission.Reading, onStore(triage.ListOperations)).but(filtered),
-		op(http.MethodPost, "/v1/operations", "startOperation", "Redrive, cancel, fail, release, purge or change many jobs by a stored operation", access.VerbOperate, admission.Enqueueing, onStore(triage.StartOperation)),
+		op(http.MethodPost, "/v1/operations", "startOperation", "Redrive, cancel, fail, release, purge or change many jobs by a stored operation", access.VerbOperate, admission.Enqueueing, startOperation),
 		op(http.MethodGet, "/v1/operations/{operation}", "getOperation", "One stored operation with its progress", access.VerbOperate, admission.Reading, onStore(triage.GetOperation)).but(hidden),
 		op(http.MethodPost, "/v1/operations/{operation}/pause", "pauseOperation", "Stop a stored operation until it is resumed", access.VerbOperate, admission.Enqueueing, onStore(triage.ChangeOperation(operation.ActionPause))).but(hidden),
 		op(http.MethodPost, "/v1/operations/{operation}/resume", "resumeOperation", "Go on with a paused or stopped operation", access.VerbOperate, admission.Enqueueing, onStore(triage.ChangeOperation(operation.ActionResume))).but(hidden),

@@ -12,7 +12,7 @@ const engineDir = "internal/sqlstore/"
 // those before it; the package above them all, internal/sqlstore, connects them. So a reader can
 // stop at any package, and needs nothing of those after it.
 var engine = []string{
-	"groupcommit", "vacuum", "nearkey", "clock", "jobrow", "jobcount", "jobstat", "jobevent", "without", "presence", "txn", "storeconfig", "tag", "wake", "errordetail", "checkpointsize", "joblog", "failure", "lifecycle", "edge", "jobview", "question", "gate",
+	"groupcommit", "vacuum", "nearkey", "clock", "jobrow", "jobcount", "jobstat", "jobevent", "without", "presence", "txn", "storeconfig", "tag", "field", "wake", "errordetail", "checkpointsize", "joblog", "failure", "lifecycle", "edge", "jobview", "question", "gate",
 	"counters", "statistics", "enqueue", "member", "finish", "respond", "claim", "schedules", "query", "upkeep", "events", "archives", "operate", "workflows", "operation", "deregister",
 }
 

@@ -3,6 +3,7 @@
 //	kind:charge state:awaiting,errored age:>10m
 //	key:"order 17" created:>2026-11-01T00:00:00Z
 //	state:failed reason:timeout ended_ago:<1h
+//	kind:charge args.customer:42
 //
 // Terms are separated by spaces, and a job must meet all of them. A term is a field, a colon and a
 // value; a value with spaces stands in double quotes, in which \" and \\ are a quote and a
@@ -13,17 +14,20 @@
 //	state         names of states, separated by commas; live and final stand for several
 //	created, ended    > or < and a time of RFC 3339: after or before it
 //	age, ended_ago    > or < and a duration such as 10m, 36h or 7d: more or less than this long ago
+//	args.PATH, result.PATH, meta.KEY    a value of JSON, of queues that index the path
 //
 // The command sojourn, the HTTP API and the page take the same text.
 package filter
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/jsonfield"
 )
 
 // Fields are the names of the fields, in the order of the documentation.
@@ -134,18 +138,41 @@ func (p *parser) term(t term) error {
 	switch to := texts[t.field]; {
 	case t.field == "created" || t.field == "ended" || t.field == "age" || t.field == "ended_ago":
 		return p.time(t)
-	case to == nil && t.field != "id" && t.field != "state":
-		return invalid("%.64q is not a field; fields are %s", t.field, strings.Join(Fields, ", "))
+	case to == nil && t.field != "id" && t.field != "state" && !jsonfield.IsPath(t.field):
+		return invalid("%.64q is not a field; fields are %s, and paths such as args.customer", t.field, strings.Join(Fields, ", "))
 	case t.compare != "":
 		return invalid("%.64s takes no %s: write %.64[1]s:%.64s, in quotes if the value begins with it", t.field, t.compare, t.value)
 	case t.field == "id":
 		return p.ids(t.value)
 	case t.field == "state":
 		return p.states(t.value)
+	case to == nil:
+		return p.path(t)
 	default:
 		*to = t.value
 		return nil
 	}
+}
+
+// path reads the value of a path.
+func (p *parser) path(t term) error {
+	if why := jsonfield.Valid(t.field); why != "" {
+		return invalid("%s", why)
+	}
+	if p.filter.Fields == nil {
+		p.filter.Fields = map[string]string{}
+	}
+	p.filter.Fields[t.field] = t.value
+	return nil
+}
+
+// Paths writes the values of paths as terms of a filter.
+func Paths(fields map[string]string) string {
+	var terms []string
+	for _, path := range slices.Sorted(maps.Keys(fields)) {
+		terms = append(terms, path+`:"`+strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(fields[path])+`"`)
+	}
+	return strings.Join(terms, " ")
 }
 
 func (p *parser) ids(text string) error {

@@ -26,7 +26,8 @@ func TestParse(t *testing.T) {
 		"age:<7d":                               {CreatedAfter: now.Add(-7 * 24 * time.Hour)},
 		"ended:<2026-11-01T00:00:00Z ended_ago:<36h": {EndedBefore: day, EndedAfter: now.Add(-36 * time.Hour)},
 		"ended_ago:>90s": {EndedBefore: now.Add(-90 * time.Second)},
-		"group:g tag:red reason:timeout failure:ab12": {Group: "g", Tag: "red", Reason: "timeout", Failure: "ab12"},
+		`args.customer:42 args.a.b:"x \"y\" \\" meta.k:v`: {Fields: map[string]string{"args.customer": "42", "args.a.b": `x "y" \`, "meta.k": "v"}},
+		"group:g tag:red reason:timeout failure:ab12":     {Group: "g", Tag: "red", Reason: "timeout", Failure: "ab12"},
 	} {
 		got, err := filter.Parse(text, now)
 		if err != nil || !reflect.DeepEqual(got, want) {
@@ -49,6 +50,10 @@ func TestRefused(t *testing.T) {
 		`key:"a`:                                "no quote at its end",
 		`key:"a"b`:                              "a space must follow",
 		"id:x":                                  "not the id of a job",
+		"args.:x":                               "empty name",
+		"args.a:1 args.a:2":                     "args.a is given twice",
+		"args.a:>1":                             "takes no >",
+		"args.a:":                               "has no value",
 		"id:01":                                 "not the id of a job",
 		"id:0":                                  "not the id of a job",
 		"id:1,":                                 "not the id of a job",
@@ -68,6 +73,22 @@ func TestRefused(t *testing.T) {
 		if sojourn.ErrorCode(err) != sojourn.CodeInvalid || !strings.Contains(err.Error(), want) || !reflect.DeepEqual(f, sojourn.Filter{}) {
 			t.Errorf("%.80q: %+v, %v; want a refusal with %q", text, f, err, want)
 		}
+	}
+}
+
+func TestPaths(t *testing.T) {
+	want := map[string]string{"args.b": `a "quoted" \ <text>`, "args.a": "<1", "meta.x": " "}
+	text := filter.Paths(want)
+	if got, err := filter.Parse(text, now); err != nil || !reflect.DeepEqual(got.Fields, want) {
+		t.Errorf("%s is %q, %v; want %q", text, got.Fields, err, want)
+	}
+	both := sojourn.Filter{Fields: map[string]string{"args.a": "1"}}
+	if _, err := filter.Join(both, both); sojourn.ErrorCode(err) != sojourn.CodeInvalid {
+		t.Errorf("two values of a path: %v", err)
+	}
+	joined, err := filter.Join(both, sojourn.Filter{Fields: map[string]string{"args.b": "2"}})
+	if err != nil || len(joined.Fields) != 2 || len(both.Fields) != 1 {
+		t.Errorf("joined to %v, %v; the first is %v now", joined.Fields, err, both.Fields)
 	}
 }
 

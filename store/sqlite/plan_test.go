@@ -171,7 +171,7 @@ func TestCrowdOfGroups(t *testing.T) {
 func (r *recording) checkPlans(t *testing.T) {
 	t.Helper()
 	// Tables whose size does not depend on the number of jobs.
-	small := regexp.MustCompile(`^SCAN (sj_meta|sj_queue( USING INDEX ix_sj_queue_seq)?|sj_migration|sj_block|sj_access|sj_schedule|sj_count|sj_count_change|sj_stat_change|sj_follower|sj_archive|json_each|[a-z]+|\(subquery-\d+\)|CONSTANT ROW|\d+ CONSTANT ROWS)( VIRTUAL TABLE INDEX .*)?$`)
+	small := regexp.MustCompile(`^SCAN (sj_meta|sj_queue( USING INDEX ix_sj_queue_seq)?|sj_migration|sj_block|sj_access|sj_schedule|sj_count|sj_count_change|sj_stat_change|sj_follower|sj_archive|sj_index|json_each|[a-z]+|\(subquery-\d+\)|CONSTANT ROW|\d+ CONSTANT ROWS)( VIRTUAL TABLE INDEX .*)?$`)
 	// A scan of an index that the statement's limit stops at once.
 	bounded := regexp.MustCompile(`^SCAN (sj_event|sj_live USING (COVERING )?INDEX ix_sj_live_wake|sj_response( USING COVERING INDEX ix_sj_response_early)?)$`)
 	for q, n := range r.seen {
@@ -313,6 +313,68 @@ func TestTagsAskByIndex(t *testing.T) {
 		}
 		if reads != 2 {
 			t.Errorf("%d statements read tags, want one for live and one for final jobs", reads)
+		}
+	}
+}
+
+// TestFieldsAskByIndex: a page of the jobs with a value reads the rows of that value from its
+// cursor on, in order. A filter that names jobs looks up the value of each.
+func TestFieldsAskByIndex(t *testing.T) { // spec:O17
+	r, s, advance := openRecording(t)
+	c := sojourn.NewClient(s)
+	if err := c.Queues().Set(t.Context(), "q", sojourn.QueueSettings{Index: []string{"args.c", "args.d", "result.id"}}); err != nil {
+		t.Fatal(err)
+	}
+	first, err := c.Enqueue(t.Context(), sojourn.NewJob("k", []byte(`{"c": 1, "d": 2}`), sojourn.Queue("q")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := map[string]string{"args.c": "1"}
+	for want, f := range map[string]sojourn.Filter{
+		"SEARCH d USING PRIMARY KEY (queue=? AND path=? AND value=? AND job>?)": {Fields: one, After: "1"},
+		"SEARCH d USING PRIMARY KEY (queue=? AND path=? AND value=? AND job<?)": {Fields: one, Queue: "q", Newest: true, After: "1"},
+		"SEARCH d USING PRIMARY KEY (queue=? AND path=? AND value=?)":           {Fields: one, States: []sojourn.State{sojourn.Ready, sojourn.Failed}},
+		"SEARCH d1": {Fields: map[string]string{"args.c": "1", "args.d": "2"}},
+		"SEARCH d0": {Fields: one, IDs: []sojourn.ID{first.ID}},
+	} {
+		clear(r.seen)
+		if _, err := s.Find(t.Context(), f); err != nil {
+			t.Fatal(err)
+		}
+		r.checkPlans(t)
+		reads := 0
+		for q, n := range r.seen {
+			if !strings.Contains(q, "sj_field") {
+				continue
+			}
+			reads++
+			steps := strings.Join(plan(t, r.DB, q, n), "\n")
+			if !strings.Contains(steps, want) || strings.Contains(steps, "B-TREE") {
+				t.Errorf("%s\nof %s\nis not %s", steps, q, want)
+			}
+		}
+		if reads != 2 {
+			t.Errorf("%d statements read values, want one for live and one for final jobs", reads)
+		}
+	}
+	clear(r.seen)
+	advance(time.Minute)
+	if _, err := s.Find(t.Context(), sojourn.Filter{Fields: map[string]string{"result.id": "x"}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Sweep(t.Context(), 100); err != nil {
+		t.Fatal(err)
+	}
+	r.checkPlans(t)
+}
+
+// TestNoIndexCostsNothing: jobs of queues without an index write and read no row of the index.
+func TestNoIndexCostsNothing(t *testing.T) { // spec:O17
+	r, s, advance := openRecording(t)
+	workload(t, s, advance)
+	for q := range r.seen {
+		if strings.Contains(q, "sj_field") && !strings.HasPrefix(q, "delete from sj_field where job = ?") && !strings.HasPrefix(q, "select count(*) from (select 1 from sj_field") {
+			t.Errorf("the work of queues without an index runs %s", q)
 		}
 	}
 }

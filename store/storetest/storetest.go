@@ -26,6 +26,7 @@ import (
 	"github.com/sojourn-queue/sojourn/store/storetest/internal/outcomes"
 	"github.com/sojourn-queue/sojourn/store/storetest/internal/responses"
 	"github.com/sojourn-queue/sojourn/store/storetest/internal/schedules"
+	"github.com/sojourn-queue/sojourn/store/storetest/internal/search"
 	"github.com/sojourn-queue/sojourn/store/storetest/internal/stats"
 	"github.com/sojourn-queue/sojourn/store/storetest/internal/tenants"
 	"github.com/sojourn-queue/sojourn/store/storetest/internal/triage"
@@ -73,7 +74,7 @@ func Parallel(t *testing.T, open func(t *testing.T, o Options) driver.Store) {
 
 // allTrials are the cases, subject by subject.
 func allTrials() []kit.Trial {
-	return slices.Concat(jobs.Trials(), claims.Trials(), outcomes.Trials(), responses.Trials(), flow.Trials(), tenants.Trials(), deps.Trials(), schedules.Trials(), workflows.Trials(), triage.Trials(), stats.Trials(), events.Trials(), archives.Trials(), asks.Trials())
+	return slices.Concat(jobs.Trials(), claims.Trials(), outcomes.Trials(), responses.Trials(), flow.Trials(), tenants.Trials(), deps.Trials(), schedules.Trials(), workflows.Trials(), triage.Trials(), stats.Trials(), events.Trials(), archives.Trials(), asks.Trials(), search.Trials())
 }
 
 // trials are all cases, or a share of them.

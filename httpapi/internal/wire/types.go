@@ -52,7 +52,7 @@ type InboxFilter struct {
 // FilterOf is f for the wire.
 func FilterOf(f sojourn.Filter) Filter {
 	return Filter{f.IDs, f.Kind, f.Key, f.Queue, f.States, f.Group, f.Tag, f.Reason, f.CreatedAfter, f.CreatedBefore, f.EndedAfter, f.EndedBefore, f.Failure, sojourn.ID(number(f.After)), f.Limit, f.Newest,
-		f.Next, f.Full, f.Wait, f.ParentsOf, f.ChildrenOf, f.AwaitedBy, ""}
+		f.Next, f.Full, f.Wait, f.ParentsOf, f.ChildrenOf, f.AwaitedBy, filter.Paths(f.Fields)}
 }
 
 // Domain is f for a store. Ages in its text count from now.

@@ -74,6 +74,7 @@ func build(t *testing.T, c *sojourn.Client) every {
 	finish(claim("failed"), sojourn.Outcome{Type: sojourn.OutcomeAbort})
 	respond("nobody", "early", false)
 	buildLimited(t, c)
+	buildIndexed(t, c)
 	buildSchedule(t, c)
 	buildWorkflows(t, c)
 	add("blocked", "j", sojourn.DependsOn(e.ready))
@@ -95,6 +96,17 @@ func buildLimited(t *testing.T, c *sojourn.Client) {
 	r := driver.ClaimRequest{Worker: "w", Queues: []string{"limited"}, Kinds: []string{"limited"}, Max: 3, Capacity: 3, Lease: time.Hour}
 	if jobs, err := driver.Of(c).Claim(ctx, r); err != nil || len(jobs) != 2 {
 		t.Fatal(jobs, err)
+	}
+}
+
+// buildIndexed adds a queue that indexes a path of its only job.
+func buildIndexed(t *testing.T, c *sojourn.Client) {
+	t.Helper()
+	if err := c.Queues().Set(t.Context(), "indexed", sojourn.QueueSettings{Index: []string{"args.c"}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Enqueue(t.Context(), sojourn.NewJob("indexed", []byte(`{"c": 1}`), sojourn.Queue("indexed"))); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -143,6 +155,8 @@ var plants = map[string]string{
 	"live-has-job":          `delete from sj_job where id = $1`,
 	"final-has-job":         `delete from sj_job where id = (select min(id) from sj_final where state = 7)`,
 	"tags-listed":           `update sj_job set tags = '["a"]' where id = $1`,
+	"field-has-job":         `insert into sj_field (queue, path, value, job) values ('indexed', 'args.c', '1', 9000000000000000000)`,
+	"fields-indexed":        `update sj_field set value = '2' where queue = 'indexed'`,
 	"tag-has-job":           `insert into sj_tag (tag, job, tagged_us) values ('a', 9000000000000000000, 0)`,
 	"live-state":            `update sj_live set state = 7 where id = $1`,
 	"final-state":           `update sj_final set state = 3 where state = 7`,

@@ -82,6 +82,7 @@ var breaches = map[string][]string{
 	"access_hash":           {access + `('t', 't', blob(31), '[]', 1, 1, 0, 0)`},
 	"access_expires":        {access + `('t', 't', blob(32), '[]', 1, 0, 0, 0)`},
 	"access_times":          {access + `('t', 't', blob(32), '[]', -1, 1, 0, 0)`, access + `('t', 't', blob(32), '[]', 1, 1, -1, 0)`, access + `('t', 't', blob(32), '[]', 1, 1, 0, -1)`},
+	"index_pass":            {`insert into sj_index (queue, paths, pass, finished_us, job, mark_us) values ('x', '', 1, 0, 0, 0)`},
 	"follower_name":         {`insert into sj_follower (owner, name, filter, xid, id, gap, created_us, seen_us) values ('', '', '{}', 0, 0, 0, 1, 1)`},
 	"audit_seq":             {`insert into sj_audit (seq, at_us, who, action, target, detail, code, request, source) values (0, 1, '', '', '', '', '', '', '')`},
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/edge"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/field"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/lifecycle"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/tag"
@@ -131,6 +132,7 @@ func (b *Batch) insertJobs(fresh []*sojourn.Job, contents [][]byte, linked map[s
 	b.Writes.Inserts = slices.Grow(b.Writes.Inserts, n)
 	var policies jobrow.PolicyText
 	var tags tag.Rows
+	var fields field.Rows
 	for i, j := range fresh {
 		text, err := describe(j, &policies)
 		if err != nil {
@@ -145,6 +147,7 @@ func (b *Batch) insertJobs(fresh []*sojourn.Job, contents [][]byte, linked map[s
 		runAt := j.RunAt.UnixMicro()
 		s.Row(int64(j.ID)).Ints(runAt, b.Now).Strings(j.Kind, j.Key, j.Group, j.ContentType, text.tags, text.meta, text.policy, origin).Bytes(contents[i], j.Args)
 		tags.Add(b.Tx, j.ID, j.Tags)
+		fields.Add(j.Queue, b.Rows[j.Queue].Index, j.ID, field.SourceOf(j, text.meta))
 		l := b.newRow(j)
 		if linked != nil {
 			linked[j.ID].on(l)
@@ -161,6 +164,7 @@ func (b *Batch) insertJobs(fresh []*sojourn.Job, contents [][]byte, linked map[s
 	}
 	b.AddColumns(add, wanted, "an id was used meanwhile", s)
 	tags.Write(b.Tx)
+	fields.Write(b.Tx)
 	return nil
 }
 
@@ -203,6 +207,9 @@ func (b *Batch) replace(p *callPlan) error {
 			return err
 		}
 		if err := tag.Set(b.Tx, id, j.Tags); err != nil {
+			return err
+		}
+		if err := field.Set(b.Tx, j.Queue, b.Rows[j.Queue].Index, int64(id)); err != nil {
 			return err
 		}
 		l := *was

@@ -1,6 +1,7 @@
 package jobrow
 
 import (
+	"strings"
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
@@ -41,17 +42,19 @@ func laneFor(q sojourn.QueueSettings, group string, w int32) string {
 	return LanePlain
 }
 
-// Layout is the part of a queue's settings that determines rank and lane of its jobs. Layouts are
-// compared with ==: when the layout of a queue changes, its jobs must be reindexed.
+// Layout is the part of a queue's settings that determines rank and lane of its jobs, and which
+// values of their JSON are indexed. Layouts are compared with ==: when the layout of a queue
+// changes, its jobs must be reindexed.
 type Layout struct {
 	order            string
 	bucket, ageStep  time.Duration
 	counted, grouped bool
+	index            string
 }
 
 // LayoutOf returns the layout of a queue, with defaults filled in.
 func LayoutOf(q sojourn.QueueSettings) Layout {
-	s := Layout{q.Order, q.Bucket, q.AgeStep, rules.Counted(q), rules.Grouped(q)}
+	s := Layout{q.Order, q.Bucket, q.AgeStep, rules.Counted(q), rules.Grouped(q), strings.Join(q.Index, " ")}
 	if s.order == "" {
 		s.order = sojourn.OrderPriority
 	}

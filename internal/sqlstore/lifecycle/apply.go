@@ -5,6 +5,7 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/checkpointsize"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/errordetail"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/failure"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/field"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 	"github.com/sojourn-queue/sojourn/rules"
@@ -46,7 +47,10 @@ func Apply(t *txn.Tx, was *jobrow.Row, tr rules.Transition, c Change) (*jobrow.R
 		t.Events.Ended = append(t.Events.Ended, [2]*jobrow.Row{was, &l})
 	}
 	AddHistory(t, was, &l, tr, c)
-	return &l, t.Save(was, &l)
+	if err := t.Save(was, &l); err != nil || l.Queue == was.Queue {
+		return &l, err
+	}
+	return &l, field.Moved(t, &l)
 }
 
 // noteResponses records a transition's changes to the job's taken and attached responses.

@@ -7,6 +7,7 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/edge"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/enqueue"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/field"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/lifecycle"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/tag"
@@ -68,6 +69,15 @@ func alter(t *txn.Tx, j *sojourn.Job, r *editRequest) (sojourn.State, bool, erro
 	}
 	if err := t.Save(was, &l); err != nil {
 		return j.State, false, err
+	}
+	if c.Args != nil || c.Queue != nil {
+		q, err := t.ReadQueue(l.Queue)
+		if err == nil {
+			err = field.Set(t, l.Queue, q.Index, int64(l.ID))
+		}
+		if err != nil {
+			return j.State, false, err
+		}
 	}
 	now := &l
 	if edges {

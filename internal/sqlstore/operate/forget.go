@@ -9,6 +9,7 @@ import (
 	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/edge"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/field"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
@@ -167,6 +168,9 @@ var forgetQueueOp = txn.EachOp("forget queue", groupcommit.Finish, func(t *txn.T
 		return a, err
 	}
 	if _, err := t.Write(qForgetBuckets, r.queue); err != nil {
+		return a, err
+	}
+	if _, err := t.Write(field.QDrop, r.queue); err != nil {
 		return a, err
 	}
 	n, err := t.Write(qForgetQueue, r.queue)

@@ -7,6 +7,7 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/edge"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/enqueue"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/field"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobview"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/lifecycle"
@@ -84,17 +85,25 @@ func redrive(t *txn.Tx, j *sojourn.Job, e *sojourn.Edit, reopen func(t *txn.Tx, 
 		return j.State, false, err
 	}
 	l.UpdatedAt = finished
-	q, err := t.ReadQueue(l.Queue)
-	if err != nil {
+	if err := insertRedriven(t, l); err != nil {
 		return j.State, false, err
 	}
-	t.AssumeSettings(l.Queue, q.Layout)
-	l.SetRank(q.QueueSettings)
-	t.InsertLive([]*jobrow.Row{l})
 	if l.Workflow != 0 && e.Queue != nil {
 		t.Events.Moved = append(t.Events.Moved, l)
 	}
 	return l.State, true, t.NoteQueue(l.Queue)
+}
+
+// insertRedriven adds the row of a redriven job. The settings of its queue decide its place.
+func insertRedriven(t *txn.Tx, l *jobrow.Row) error {
+	q, err := t.ReadQueue(l.Queue)
+	if err != nil {
+		return err
+	}
+	t.AssumeSettings(l.Queue, q.Layout)
+	l.SetRank(q.QueueSettings)
+	t.InsertLive([]*jobrow.Row{l})
+	return field.Set(t, l.Queue, q.Index, int64(l.ID))
 }
 
 // waitsForNone is for a job that is redriven by itself: it starts at once.

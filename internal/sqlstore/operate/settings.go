@@ -9,6 +9,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/layers"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/field"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/gate"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
@@ -104,12 +105,12 @@ func checkChange(name string, c queueChange) (given sojourn.QueueSettings, err e
 		}
 	case c.Update != nil:
 		known := append(layers.Known[sojourn.QueuePatch](), allSettings)
-		for _, field := range c.Update.Reset {
-			if !slices.Contains(known, field) {
-				return given, sojourn.Invalid("reset", "%.64q is not a setting; they are %s", field, strings.Join(known, ", "))
+		for _, setting := range c.Update.Reset {
+			if !slices.Contains(known, setting) {
+				return given, sojourn.Invalid("reset", "%.64q is not a setting; they are %s", setting, strings.Join(known, ", "))
 			}
-			if slices.Contains(c.Update.Fields(), field) {
-				return given, sojourn.Invalid("reset", "%s is both set and reset: do one of them", field)
+			if slices.Contains(c.Update.Fields(), setting) {
+				return given, sojourn.Invalid("reset", "%s is both set and reset: do one of them", setting)
 			}
 		}
 		given = layers.Apply(given, *c.Update)
@@ -231,6 +232,9 @@ func storeSettings(t *txn.Tx, set query.LayeredSettings) (reindex bool, err erro
 		now.Flow.Counting = rules.Counted(now.QueueSettings) && (was.Flow.Counting || !rules.Counted(was.QueueSettings))
 	}
 	if now.MaxWeight, err = gate.MaxWeight(t, set.Name, now.QueueSettings); err != nil {
+		return false, err
+	}
+	if err := field.Begin(t, set.Name, was.Index, now.Index); err != nil {
 		return false, err
 	}
 	flow, err := jobrow.JSONText(now.Flow)

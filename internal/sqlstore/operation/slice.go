@@ -58,7 +58,12 @@ func (s *Runner) slice(t *txn.Tx, r sliceRequest) (more bool, err error) {
 		o.state, o.problem = stopped, problem
 		return false, o.update(t)
 	}
-	if err := s.change(t, o, c); err != nil {
+	switch err := s.change(t, o, c); {
+	case sojourn.ErrorCode(err) == sojourn.CodeUnavailable: // an index that is being built; the slice has changed nothing
+		o.due = t.Now + lookAgain.Microseconds()
+	case sojourn.ErrorCode(err) == sojourn.CodeInvalid: // an index that was removed
+		o.state, o.problem = stopped, err.Error()
+	case err != nil:
 		return false, err
 	}
 	return o.state == running && o.due <= t.Now, o.update(t)
@@ -187,6 +192,9 @@ func mayChange(c *access.Caller, s spec) error {
 	verb, f := verbOf(s.Edit), s.Filter
 	if f.IDs == nil && !c.Allows(verb, f.Queue, f.Kind) {
 		return forbidden(verb, f.Queue, f.Kind)
+	}
+	if len(f.Fields) > 0 && !c.Allows(access.VerbReadArgs, f.Queue, f.Kind) { // who matches values learns them
+		return forbidden(access.VerbReadArgs, f.Queue, f.Kind)
 	}
 	if f.ParentsOf+f.ChildrenOf+f.AwaitedBy > 0 && !c.Allows(verb, "", "") { // the other ends may be out of reach
 		return forbidden(verb, "", "")

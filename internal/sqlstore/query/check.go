@@ -10,6 +10,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/field"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 )
 
@@ -116,6 +117,15 @@ func sliceEnd(t *txn.Tx, over slicing, after []any, size int) (end []any, rows i
 
 // violations runs a check over a slice.
 func violations(t *txn.Tx, c check, bounds []any) (found []driver.Violation, err error) {
+	add := func(id int64, what string) {
+		if len(found) < maxFindings {
+			found = append(found, driver.Violation{Check: c.name, Detail: fmt.Sprintf("%d %s (%s)", id, what, c.law)})
+		}
+	}
+	if c.name == checkFields {
+		err = field.Check(t, bounds[0].(int64), bounds[1].(int64), add)
+		return found, err
+	}
 	if c.over == whole {
 		bounds = nil
 	}
@@ -124,7 +134,7 @@ func violations(t *txn.Tx, c check, bounds []any) (found []driver.Violation, err
 		args = append(args, t.Now-60_000_000)
 	}
 	err = t.Read(c.q+fmt.Sprintf(" limit %d", maxFindings), func(r sqldb.Row) error {
-		found = append(found, driver.Violation{Check: c.name, Detail: fmt.Sprintf("%d %s (%s)", r.Int(0), r.Text(1), c.law)})
+		add(r.Int(0), r.Text(1))
 		return nil
 	}, args...)
 	return found, err

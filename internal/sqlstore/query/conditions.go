@@ -53,7 +53,11 @@ func (w *conditions) addFilter(a string, f sojourn.Filter, states sqldb.Ints) {
 	if len(states) > 0 {
 		w.add(a+".state in (ints(%s))", states)
 	}
-	for _, c := range []struct{ cond, v string }{{a + ".kind = %s", f.Kind}, {a + ".queue = %s", f.Queue}, {"j.grp = %s", f.Group}} {
+	queue := f.Queue
+	if f.Fields != nil && !byField(f) { // it is in the conditions of the values; a planner could prefer it to the ids
+		queue = ""
+	}
+	for _, c := range []struct{ cond, v string }{{a + ".kind = %s", f.Kind}, {a + ".queue = %s", queue}, {"j.grp = %s", f.Group}} {
 		if c.v != "" {
 			w.add(c.cond, c.v)
 		}
@@ -65,6 +69,7 @@ func (w *conditions) addFilter(a string, f sojourn.Filter, states sqldb.Ints) {
 	default:
 		w.add("exists (select 1 from sj_tag g where g.tag = %s and g.job = "+a+".id)", f.Tag)
 	}
+	w.addFields(a, f)
 	if us := jobrow.Micros(f.CreatedAfter); us != 0 {
 		w.add("j.created_us > %s", us)
 	}
@@ -83,23 +88,29 @@ func (w *conditions) addFilter(a string, f sojourn.Filter, states sqldb.Ints) {
 // byTag reports whether a filter finds its jobs by their tag. One that names few jobs in another
 // way looks up the tag of each.
 func byTag(f sojourn.Filter) bool {
-	return f.Tag != "" && f.IDs == nil && f.ParentsOf == 0 && f.ChildrenOf == 0 && f.AwaitedBy == 0 && f.Failure == ""
+	return f.Tag != "" && f.Fields == nil && f.IDs == nil && f.ParentsOf == 0 && f.ChildrenOf == 0 && f.AwaitedBy == 0 && f.Failure == ""
 }
 
 // from returns the tables of a query; a is the alias of the one with live or final jobs. SQLite
 // reads the tables of a cross join in their order, so the rows of a tag come first.
 func from(a string, f sojourn.Filter) string {
 	tables := map[string]string{"l": "sj_live l", "f": "sj_final f"}[a] + " join sj_job j on j.id = " + a + ".id"
-	if byTag(f) {
+	switch {
+	case byTag(f):
 		return " from sj_tag g cross join " + tables
+	case byField(f):
+		return " from sj_field d cross join " + tables
 	}
 	return " from " + tables
 }
 
 // cursor is the column with the ids by which pages are read.
 func cursor(a string, f sojourn.Filter) string {
-	if byTag(f) {
+	switch {
+	case byTag(f):
 		return "g.job"
+	case byField(f):
+		return "d.job"
 	}
 	return a + ".id"
 }

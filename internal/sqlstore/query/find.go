@@ -78,17 +78,21 @@ func Find(t *txn.Tx, f sojourn.Filter) ([]sojourn.Job, error) {
 	}
 	var out []sojourn.Job
 	hasData, inHand := map[sojourn.ID]bool{}, map[sojourn.ID]bool{}
-	if states, ok := half(f.States, sojourn.State.Live); ok && !onlyFinal(f) {
-		if err := findLive(t, f, states, func(j sojourn.Job, data, hand bool) {
-			out, hasData[j.ID], inHand[j.ID] = append(out, j), data, hand
-		}); err != nil {
-			return nil, err
+	if err := eachPart(t, f, func(f sojourn.Filter) error {
+		if states, ok := half(f.States, sojourn.State.Live); ok && !onlyFinal(f) {
+			if err := findLive(t, f, states, func(j sojourn.Job, data, hand bool) {
+				out, hasData[j.ID], inHand[j.ID] = append(out, j), data, hand
+			}); err != nil {
+				return err
+			}
 		}
-	}
-	if states, ok := half(f.States, sojourn.State.Final); ok {
-		if err := findFinal(t, f, states, func(j sojourn.Job, data bool) { out, hasData[j.ID] = append(out, j), data }); err != nil {
-			return nil, err
+		states, ok := half(f.States, sojourn.State.Final)
+		if !ok {
+			return nil
 		}
+		return findFinal(t, f, states, func(j sojourn.Job, data bool) { out, hasData[j.ID] = append(out, j), data })
+	}); err != nil {
+		return nil, err
 	}
 	slices.SortFunc(out, func(a, b sojourn.Job) int {
 		if f.Newest {
@@ -142,18 +146,22 @@ func Count(t *txn.Tx, f sojourn.Filter) (n int, err error) {
 		return 0, err
 	}
 	add := func(r sqldb.Row) error { n += int(r.Int(0)); return nil }
-	if states, ok := half(f.States, sojourn.State.Live); ok && !onlyFinal(f) {
-		q := conditions{}
-		q.addFilter("l", f, states)
-		if err := t.Read("select count(*)"+from("l", f)+q.clause(), add, q.args...); err != nil {
-			return 0, err
+	err = eachPart(t, f, func(f sojourn.Filter) error {
+		if states, ok := half(f.States, sojourn.State.Live); ok && !onlyFinal(f) {
+			q := conditions{}
+			q.addFilter("l", f, states)
+			if err := t.Read("select count(*)"+from("l", f)+q.clause(), add, q.args...); err != nil {
+				return err
+			}
 		}
-	}
-	if states, ok := half(f.States, sojourn.State.Final); ok {
+		states, ok := half(f.States, sojourn.State.Final)
+		if !ok {
+			return nil
+		}
 		q := conditions{}
 		q.addFilter("f", f, states)
-		err = t.Read("select count(*)"+from("f", f)+q.clause(), add, q.args...)
-	}
+		return t.Read("select count(*)"+from("f", f)+q.clause(), add, q.args...)
+	})
 	return n, err
 }
 

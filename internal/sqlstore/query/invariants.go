@@ -11,13 +11,16 @@ const CheckCounts = "counts-kept"
 // CheckOverdue is the name of the check that fails in a store that no process has used for a while.
 const CheckOverdue = "nothing-overdue"
 
+// checkFields is the name of the check of the values of JSON that queues index.
+const checkFields = "fields-indexed"
+
 // check is an invariant as a query for its violations: an id and the problem. A check reads one
 // snapshot, so a store in use shows no false violation.
 type check struct {
 	name string
 	law  string // for the message
 	over slicing
-	q    string
+	q    string // "" for checkFields, which Go compares
 }
 
 // slicing divides a check into slices. A query with $1 and $2 covers the rows whose number is above
@@ -50,6 +53,7 @@ var (
 	byChild    = byNumber("sj_child", "parent")
 	byWorkflow = byNumber("sj_workflow", "id")
 	byTagged   = byNumber("sj_tag", "job")
+	byValue    = byNumber("sj_field", "job")
 	byMember   = byNumber("sj_member", "job")
 	byKey      = slicing{"select kind, key from sj_key where (kind, key) > ($1, $2) order by kind, key limit $3", true}
 )
@@ -75,6 +79,9 @@ var checks = []check{
 		where $1 < j.id and j.id <= $2 and (j.tags <> '' or g.tag is not null) group by j.id, j.tags
 		having 2 * count(g.tag) <> length(j.tags) - length(replace(j.tags, '"', '')) or count(case when j.tags like '%"' || replace(g.tag, '_', '!_') || '"%' escape '!' then 1 end) <> count(g.tag)`},
 	{"tag-has-job", "a tag belongs to a job", byTagged, `select g.job, 'has the tag ' || g.tag || ' and no job' from sj_tag g where $1 < g.job and g.job <= $2 and not exists (select 1 from sj_job j where j.id = g.job)`},
+	{checkFields, "the index of a queue has the values of its jobs' JSON", byJob, ""},
+	{"field-has-job", "an indexed value belongs to a job", byValue, `select d.job, 'is indexed by ' || d.path || ' and is no job' from sj_field d
+		where $1 < d.job and d.job <= $2 and not exists (select 1 from sj_job j where j.id = d.job)`},
 	{"live-state", "the table of live jobs contains live states only", byLive,
 		`select id, 'live with state ' || state from sj_live where $1 < id and id <= $2 and state not between 1 and 6`},
 	{"final-state", "the table of final jobs contains completed, failed and cancelled jobs only", byFinal,

@@ -2,9 +2,11 @@ package upkeep
 
 import (
 	"context"
+	"math"
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/field"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/gate"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
@@ -17,8 +19,17 @@ import (
 // that jobs of other queues pay nothing. A change of these settings makes a new layout, and the
 // queue's jobs are reindexed in batches while it is in use (docs/decisions/037).
 
-// reindexRows is the number of live rows that a reindex reads in one transaction.
-const reindexRows = 1000
+const (
+	// reindexRows is the number of live rows that a reindex reads in one transaction.
+	reindexRows = 1000
+	// finalsNext is the progress of a reindex that has read all live rows, and goes on with the
+	// final jobs of a queue whose index has changed (package field).
+	finalsNext = math.MaxInt64
+	// finalsAtOnce bounds the batches of final jobs in one call. The sweep continues.
+	finalsAtOnce = 20
+	// resultsAtOnce bounds the slices of results in one sweep.
+	resultsAtOnce = 40
+)
 
 const (
 	qReindexPage = `select id, queue from sj_live where id > $1 order by id limit $2`
@@ -26,14 +37,25 @@ const (
 	qSetRank     = `update sj_live set r1 = $1, r2 = $2, lane = $3 where id = $4`
 )
 
-// Reindex runs at most batches steps of the reindex of a queue, if one is under way. A sweep runs
-// the rest, also if a transaction that has written by older settings stays open for too long.
+// Reindex runs at most batches steps of the reindex of a queue, if one is under way, and
+// finalsAtOnce of final jobs. A sweep runs the rest, also if a transaction that has written by
+// older settings stays open for too long.
 func (s *Maintainer) Reindex(ctx context.Context, queue string, batches int) error {
 	r := reindexRequest{queue: queue}
-	for batches > 0 {
+	for finals := 0; batches > 0 && finals < finalsAtOnce; {
 		out, err := s.reindexBatch(ctx, r)
 		if err != nil || out.done {
 			return err
+		}
+		switch {
+		case out.finals && !out.read:
+			if r.ended, err = s.WaitForWriters(ctx); err != nil || !r.ended {
+				return err
+			}
+			continue
+		case out.finals:
+			finals++
+			continue
 		}
 		if len(out.writers) == 0 {
 			batches--
@@ -60,6 +82,7 @@ func (s *Maintainer) reindexBatch(ctx context.Context, r reindexRequest) (reinde
 type reindexRequest struct {
 	queue  string
 	waited int64 // the layout for which all writers by older settings have ended; 0 = none
+	ended  bool  // all writers have ended that were there when the reindex came to final jobs
 }
 
 // reindexed is the result of a reindexRequest.
@@ -67,6 +90,8 @@ type reindexed struct {
 	done    bool
 	layout  int64
 	writers sqldb.Texts // transactions whose end the reindex waits for before it begins
+	finals  bool        // it was about final jobs
+	read    bool        // and has read some; else all writers of this time must end before
 }
 
 // reindexOp reads the next batch of live rows, sets rank and lane of the queue's rows by its
@@ -88,6 +113,9 @@ var reindexOp = txn.EachOp("reindex", groupcommit.Claim, func(t *txn.Tx, r reind
 		}
 		return out, endReindexBatch(t, queue, q.Layout, 0, 1)
 	}
+	if from == finalsNext {
+		return reindexFinals(t, r, q.Layout)
+	}
 	var mine sqldb.Ints
 	seen, last := 0, from
 	if err := t.Read(qReindexPage, func(r sqldb.Row) error {
@@ -103,11 +131,13 @@ var reindexOp = txn.EachOp("reindex", groupcommit.Claim, func(t *txn.Tx, r reind
 	if err != nil {
 		return out, err
 	}
+	var here []int64
 	for _, id := range mine {
 		was := found[sojourn.ID(id)]
 		if was == nil || was.Queue != queue {
 			continue
 		}
+		here = append(here, id)
 		l := *was
 		if !l.SetRank(q.QueueSettings) {
 			continue
@@ -118,13 +148,85 @@ var reindexOp = txn.EachOp("reindex", groupcommit.Claim, func(t *txn.Tx, r reind
 		}
 	}
 	t.Loaded.Leased = nil // it may contain changed rows
+	if err := setFields(t, &q, queue, here); err != nil {
+		return out, err
+	}
 	next := last + 1
 	if seen < reindexRows {
-		next = -1
+		more, err := field.EnterFinals(t, queue)
+		if err != nil {
+			return out, err
+		}
+		if next = -1; more {
+			next = finalsNext
+		}
 	}
 	out.done = next < 0
 	return out, endReindexBatch(t, queue, q.Layout, from, next)
 })
+
+// setFields indexes live jobs, if the index of the queue is not complete.
+func setFields(t *txn.Tx, q *txn.QueueRow, queue string, ids []int64) error {
+	if len(q.Index) == 0 || len(ids) == 0 {
+		return nil
+	}
+	x, found, err := field.Of(t, queue)
+	if err != nil || !found || x.Complete() {
+		return err
+	}
+	return field.Set(t, queue, q.Index, ids...)
+}
+
+// reindexFinals indexes the next final jobs.
+func reindexFinals(t *txn.Tx, r reindexRequest, layout int64) (out reindexed, err error) {
+	begun, err := field.Begun(t, r.queue)
+	out.finals, out.read = true, begun || r.ended
+	if err != nil || !out.read {
+		return out, err
+	}
+	if out.done, err = field.Build(t, r.queue); err != nil {
+		return out, err
+	}
+	next := int64(finalsNext)
+	if out.done {
+		next = -1
+	}
+	return out, endReindexBatch(t, r.queue, layout, finalsNext, next)
+}
+
+// indexResults indexes results of jobs that have ended a while ago, in up to resultsAtOnce slices
+// of each queue.
+func (s *Maintainer) indexResults(ctx context.Context) error {
+	var all []field.Index
+	to := int64(0)
+	behind := func(t *txn.Tx) (err error) {
+		if to == 0 {
+			to = t.Now - field.Lag
+		}
+		all, err = field.Marks(t, to)
+		return err
+	}
+	if err := s.core.View(ctx, behind); err != nil || len(all) == 0 {
+		return err
+	}
+	if ended, err := s.WaitForWriters(ctx); err != nil || !ended {
+		return err
+	}
+	for n := 0; n < resultsAtOnce && len(all) > 0; n++ {
+		for i := range all {
+			if _, err := txn.Do(ctx, s.core, resultsOp, 1, &all[i]); err != nil {
+				return err
+			}
+		}
+		if err := s.core.View(ctx, behind); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// resultsOp indexes results of one queue.
+var resultsOp = txn.EachOp("index results", groupcommit.Enqueue, func(t *txn.Tx, x *field.Index) (struct{}, error) { return struct{}{}, x.Advance(t) })
 
 // endReindexBatch stores the progress of a reindex, unless another process has: next is the id
 // after the batch, -1 after the last one. Then everything in flight is counted.
@@ -139,7 +241,7 @@ func endReindexBatch(t *txn.Tx, queue string, layout, from, next int64) error {
 	if q.Layout != layout || q.Reindexed != from {
 		return txn.Raced("queue " + queue + " is reindexed by another process")
 	}
-	if next < 0 {
+	if next < 0 || next == finalsNext {
 		q.Flow.Counting = false
 		if q.MaxWeight, err = gate.MaxWeight(t, queue, q.QueueSettings); err != nil {
 			return err

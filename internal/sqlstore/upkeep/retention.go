@@ -12,6 +12,7 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/checkpointsize"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/edge"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/errordetail"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/field"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/joblog"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/lifecycle"
@@ -124,12 +125,16 @@ var pruneOp = txn.EachOp("prune", groupcommit.Enqueue, func(t *txn.Tx, expired [
 	if err != nil {
 		return 0, err
 	}
+	fields, err := t.ReadInt(field.AnyRows)
+	if err != nil {
+		return 0, err
+	}
 	var removed sqldb.Ints
 	for _, f := range expired {
 		if named[f.ID] {
 			continue
 		}
-		n, err := remove(t, f, qRetire, t.Now)
+		n, err := remove(t, f, fields > 0, qRetire, t.Now)
 		if err != nil {
 			return total, err
 		}
@@ -179,10 +184,11 @@ var qRemoveRest = []string{
 
 // Remove deletes a final job with all its rows, and frees its keys, also if an archive has not
 // exported it. It returns 1, or 0 if the job has been redriven or removed since it was read.
-func Remove(t *txn.Tx, f Final) (int64, error) { return remove(t, f, qRemove) }
+func Remove(t *txn.Tx, f Final) (int64, error) { return remove(t, f, true, qRemove) }
 
-// remove is Remove by a statement that deletes the final row, with further arguments of it.
-func remove(t *txn.Tx, f Final, statement string, more ...any) (int64, error) {
+// remove is Remove by a statement that deletes the final row, with further arguments of it. fields
+// says that there may be rows of sj_field.
+func remove(t *txn.Tx, f Final, fields bool, statement string, more ...any) (int64, error) {
 	if f.Member {
 		if _, err := t.Write(qKeepState, f.ID, f.FinishedAt); err != nil {
 			return 0, err
@@ -210,5 +216,8 @@ func remove(t *txn.Tx, f Final, statement string, more ...any) (int64, error) {
 			return 0, err
 		}
 	}
-	return n, nil
+	if fields {
+		_, err = t.Write(field.QForget, f.ID)
+	}
+	return n, err
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/counters"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/edge"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/failure"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/field"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/lifecycle"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/member"
@@ -25,7 +26,7 @@ const (
 		(select coalesce(min(due_us), 0) from sj_schedule where due_us < 9223372036854775807),
 		` + member.AnyDue + `, (` + counters.AnyChange + `), ` + failure.AnyDue + `,
 		(select count(*) from (select 1 from sj_operation where due_us <= $1 and due_us < 9223372036854775807 limit 1) o), ` + statistics.AnyDue + `,
-		(select count(*) from (select 1 from sj_event limit 1) v) + (select count(*) from (select 1 from sj_follower limit 1) w)`
+		(select count(*) from (select 1 from sj_event limit 1) v) + (select count(*) from (select 1 from sj_follower limit 1) w), (` + field.AnyResults + `)`
 	qNextTick  = `select coalesce(min(due_us), 0) from sj_schedule where due_us < 9223372036854775807`
 	qReindexes = `select name from sj_queue where reshape >= 0`
 	qRunningOf = `select id from sj_live where wake_at_us < 9223372036854775807 and state = 4 and worker >= $1 and worker < $2 limit $3 /*lock*/`
@@ -43,6 +44,7 @@ type backlog struct {
 	endings    bool          // ended jobs whose dependents are not all decided
 	expired    []Final       // by retention
 	unmatched  []txn.KindKey // keys that were not rechecked, because a process died
+	results    bool          // a queue with an index of results
 	reindexes  []string      // queues whose reindex has not ended
 	clock      string        // the record of the clock that all processes share, as stored
 	tick       int64         // when the first schedule is due; 0 = never
@@ -111,15 +113,27 @@ func (s *Maintainer) Sweep(ctx context.Context, limit int) (driver.Swept, error)
 			return swept, err
 		}
 	}
-	for _, queue := range found.reindexes { // the process that changed the settings may have died; last, because it may wait
-		if err := s.Reindex(ctx, queue, 1+limit/reindexRows); err != nil {
-			return swept, err
-		}
+	if err := s.sweepIndexes(ctx, found, limit); err != nil { // late, because it may wait
+		return swept, err
 	}
 	if found.operations { // last, because it may take a while
 		err = s.Operate(ctx)
 	}
 	return swept, err
+}
+
+// sweepIndexes goes on with the reindexes of queues, whose process may have died, and indexes
+// results.
+func (s *Maintainer) sweepIndexes(ctx context.Context, found backlog, limit int) error {
+	for _, queue := range found.reindexes {
+		if err := s.Reindex(ctx, queue, 1+limit/reindexRows); err != nil {
+			return err
+		}
+	}
+	if found.results {
+		return s.indexResults(ctx)
+	}
+	return nil
 }
 
 // tick handles the schedules that are due. next is the time until the first tick to come; 0 if
@@ -155,7 +169,7 @@ func (s *Maintainer) backlog(ctx context.Context, limit int) (out backlog, err e
 		if err := t.Read(qAnyOverdue, func(r sqldb.Row) error {
 			out.endings, out.overdue, out.tick, out.workflows, out.counts = r.Int(0) > 0, r.Int(1) > 0, r.Int(2), r.Int(3) > 0, r.Int(4) > 0
 			out.failures, out.operations, out.statistics = r.Int(5) > 0, r.Int(6) > 0, r.Int(7) > 0
-			out.events = r.Int(8) > 0
+			out.events, out.results = r.Int(8) > 0, r.Int(9) > 0
 			return nil
 		}, append([]any{t.Now}, oldest...)...); err != nil {
 			return err

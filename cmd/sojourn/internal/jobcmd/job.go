@@ -63,7 +63,7 @@ func (f *filterFlags) bind(cmd *cobra.Command) {
 	fl.StringVar(&f.failure, "failure", "", "only jobs of this failure group: its failed jobs, and live jobs whose last step failed with this cause")
 	fl.StringVar(&f.endedAfter, "ended-after", "", "only final jobs that ended after this `time`, such as 2026-01-31T18:00:00Z")
 	fl.StringVar(&f.endedBefore, "ended-before", "", "only final jobs that ended before this `time`")
-	fl.StringVar(&f.where, "where", "", "more conditions as one `text`, such as 'kind:charge state:awaiting age:>10m'; the fields are "+strings.Join(filter.Fields, ", "))
+	fl.StringVar(&f.where, "where", "", "more conditions as one `text`, such as 'kind:charge state:awaiting age:>10m'; the fields are "+strings.Join(filter.Fields, ", ")+", and indexed paths such as args.customer")
 }
 
 // filterNames are the flags that filterFlags binds.

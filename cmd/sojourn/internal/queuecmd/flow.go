@@ -25,7 +25,7 @@ type flowFlags struct {
 	limit, maxDepth, groupLimit   int64
 	reserveAfter, bucket, ageStep time.Duration
 	order                         string
-	shares, pausedKinds           []string
+	shares, pausedKinds, index    []string
 	borrow, fair                  bool
 	pace                          paceFlags
 }
@@ -42,6 +42,7 @@ func (f *flowFlags) register(fl *pflag.FlagSet) {
 	fl.BoolVar(&f.borrow, "borrow", false, "let groups use the idle shares of other groups")
 	fl.BoolVar(&f.fair, "fair", false, "groups take turns, even without limits and shares")
 	f.pace.register(fl)
+	fl.StringSliceVar(&f.index, "index", nil, "`PATH` of args, result or meta by which jobs are found, such as args.customer; up to 8; replaces the list, \"\" removes it")
 	fl.StringSliceVar(&f.pausedKinds, "pause-kind", nil, "hand out no jobs of these kinds; replaces the list, \"\" ends the pause")
 }
 
@@ -57,6 +58,7 @@ func (f *flowFlags) apply(given func(string) bool, s *sojourn.QueueSettings) err
 	parse.Set(given("fair"), &s.Fair, f.fair)
 	parse.Set(given("pause-kind"), &s.PausedKinds, named(f.pausedKinds))
 	parse.Set(given("order"), &s.Order, f.order)
+	parse.Set(given("index"), &s.Index, named(f.index))
 	if err := f.pace.apply(given, s); err != nil || !given("share") {
 		return err
 	}
@@ -153,6 +155,7 @@ func (a *app) printQueue(q sojourn.QueueStatus, now time.Time) error {
 	}
 	row("borrow", "yes", s.Borrow)
 	row("fair", "yes", s.Fair)
+	row("index", strings.Join(s.Index, ", "), len(s.Index) > 0)
 	for _, line := range append(paceLines(q, now), layerLines(q)...) {
 		row(line[0], line[1], true)
 	}

@@ -2,6 +2,7 @@ package redact
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/access"
@@ -52,6 +53,24 @@ func (p Paths) Answer(who *access.Caller, out any) any {
 		}
 	}
 	return out
+}
+
+// Hides reports whether the sender of a request may not see the value at a path such as
+// args.card.number, in jobs of a queue and a kind.
+func (p Paths) Hides(who *access.Caller, queue, kind, path string) bool {
+	steps := strings.Split(path, ".")
+	hidden := slices.ContainsFunc(p.of[steps[0]], func(hidden []string) bool {
+		if len(hidden) >= len(steps) {
+			return false
+		}
+		for i, name := range hidden {
+			if name != "*" && !strings.EqualFold(name, steps[i+1]) {
+				return false
+			}
+		}
+		return true
+	})
+	return hidden && !sees(who, queue, kind)
 }
 
 // Job returns a job without what the sender of a request may not see.

@@ -1,0 +1,2 @@
+drop table sj_index;
+drop table sj_field;
