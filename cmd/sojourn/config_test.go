@@ -19,7 +19,7 @@ func TestConfigReferenceIsComplete(t *testing.T) {
 	}
 	rows := 0
 	for line := range strings.Lines(string(b)) {
-		if strings.HasPrefix(line, "| `") {
+		if strings.HasPrefix(line, "| `") && strings.Contains(line, " | `SOJOURN_") { // not a setting of the store
 			rows++
 		}
 	}
