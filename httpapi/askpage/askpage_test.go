@@ -229,7 +229,7 @@ func TestEnds(t *testing.T) {
 	}
 	next := s.start()
 	s.finish(next, ask.With(payment, sojourn.Await(time.Hour)))
-	other, job := s.asked(payment)
+	other, _ := s.asked(payment)
 	if _, err := s.client.Respond(t.Context(), &sojourn.Response{Token: other, Body: []byte(`"secret"`)}); err != nil {
 		t.Fatal(err)
 	}
