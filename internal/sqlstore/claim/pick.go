@@ -27,7 +27,7 @@ const TextPick = `select id, r1, r2, weight from (select id, r1, r2, weight, run
 func (c *batch) pick(r driver.ClaimRequest) ([]jobrow.Candidate, error) {
 	lines := make([][]jobrow.Candidate, len(r.Queues))
 	c.gateClaims = nil
-	found := 0
+	found, room := 0, r.Capacity // room is what those found leave: of a queue behind them, others may fit
 	c.opens = 0
 	for i, q := range r.Queues {
 		if r.Share == nil && found >= r.Max {
@@ -60,7 +60,11 @@ func (c *batch) pick(r driver.ClaimRequest) ([]jobrow.Candidate, error) {
 				c.AssumeSettings(q, has.Layout)
 			}
 		}
-		found += len(lines[i])
+		for _, l := range lines[i] {
+			if l.Weight <= room {
+				found, room = found+1, room-l.Weight
+			}
+		}
 	}
 	chosen, err := choose(lines, r, c.Reserves)
 	if err != nil {

@@ -140,6 +140,13 @@ func claimCapacity(s *kit.Scene) {
 	if len(cs) != 2 || cs[0].Job.ID != heavy || cs[1].Job.ID != more {
 		s.Fatalf("with room for 7 the claim gave %v, want %d and %d", kit.ClaimedIDs(cs), heavy, more)
 	}
+	// Each of three fits, but not all of them: what fits beside the first may be in the next queue.
+	first := s.EnqueueMany(3)[0]
+	behind := s.Enqueue(sojourn.Queue("behind"), sojourn.Weight(0))
+	cs = s.ClaimMany(kit.From(sojourn.DefaultQueue, "behind"), kit.UpTo(3), kit.Room(1))
+	if len(cs) != 2 || cs[0].Job.ID != first || cs[1].Job.ID != behind {
+		s.Fatalf("with room for 1 the claim gave %v, want %d and %d", kit.ClaimedIDs(cs), first, behind)
+	}
 }
 
 // reserving is a claim of up to 10 jobs by a worker with room for so much.
