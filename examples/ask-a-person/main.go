@@ -1,5 +1,5 @@
 // Command ask-a-person shows a job that asks a person on a page of its own: the person gets a link,
-// sees the question with its choices, presses a button, and later sees what was chosen.
+// sees the question with its choices, presses a button, and later sees the chosen answer.
 package main
 
 import (
@@ -89,7 +89,7 @@ func (b *browser) press(link, choice, comment string) (string, error) {
 	return said, err
 }
 
-// tell reads a page: its status, and its buttons or what has become of the question.
+// tell reads a page: its status, and its buttons or how the question ended.
 func (b *browser) tell(got *http.Response, err error) (string, error) {
 	if err != nil {
 		return "", err

@@ -98,7 +98,7 @@ func (h *handler) begin(ctx context.Context) (context.Context, func(), error) {
 	return ctx, func() { cancel(); <-h.room }, nil
 }
 
-// get shows the question, or what has become of it.
+// get shows the question, or how it ended.
 func (h *handler) get(w http.ResponseWriter, r *http.Request, token string) {
 	ctx, end, err := h.begin(r.Context())
 	defer end()

@@ -144,7 +144,7 @@ func (s *site) responses() []sojourn.Response {
 }
 
 // TestAnswer: programs that follow the link answer nothing, a person answers once, and the page
-// shows what was chosen and when (spec:H13).
+// shows the chosen answer and its time (spec:H13).
 func TestAnswer(t *testing.T) {
 	s := newSite(t)
 	token, id := s.asked(payment)

@@ -31,7 +31,7 @@ func IsPath(name string) bool {
 	return ok && (root == Args || root == Meta || root == Result)
 }
 
-// Valid returns what is wrong with a path, "" if it is well-formed. All after "meta." is one key.
+// Valid returns the problem of a path, "" if it is well-formed. All after "meta." is one key.
 func Valid(path string) string {
 	root, rest, _ := strings.Cut(path, ".")
 	switch {

@@ -99,7 +99,7 @@ type Store interface {
 	// with the token's id. The error has CodeInvalid or CodeTooLarge if the name or the value is
 	// bad, and CodeConflict if there are MaxFree free settings.
 	SetConfig(ctx context.Context, name, value, by string) (Setting, error)
-	// UnsetConfig removes what was set. It is no error if the setting is not set.
+	// UnsetConfig removes the value of a setting. It is no error if the setting is not set.
 	UnsetConfig(ctx context.Context, name string) error
 }
 
@@ -143,8 +143,8 @@ func (c Config) Set(ctx context.Context, name, value, by string) (Setting, error
 	return c.store.SetConfig(ctx, name, value, by)
 }
 
-// Unset removes what was set: a known setting has the value of the program or its default again, a
-// free one is gone.
+// Unset removes the value of a setting: a known one has the value of the program or its default
+// again, a free one is gone.
 func (c Config) Unset(ctx context.Context, name string) error { return c.store.UnsetConfig(ctx, name) }
 
 // none is a store that keeps no settings.

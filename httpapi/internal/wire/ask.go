@@ -7,5 +7,5 @@ type AskRequest struct {
 	Token string `json:"token" doc:"the capability of the wait, which is the last part of its link"`
 }
 
-// Ask is a question with what has become of it.
+// Ask is a question and its outcome.
 type Ask struct{ ask.Status }

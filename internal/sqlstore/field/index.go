@@ -38,7 +38,7 @@ const Lag = 10_000_000
 // sliceRows is the number of jobs that are indexed in one transaction.
 const sliceRows = 500
 
-// Index is what is known of a queue's index.
+// Index is the row of a queue's index.
 type Index struct {
 	Queue    string
 	Paths    []string
@@ -214,7 +214,7 @@ func (x *Index) Advance(t *txn.Tx) error {
 	return err
 }
 
-// Check compares the rows of jobs in a slice of ids with their JSON, and passes on what is wrong.
+// Check compares the rows of jobs in a slice of ids with their JSON, and reports each difference.
 func Check(t *txn.Tx, after, to int64, wrong func(job int64, what string)) error {
 	all, err := All(t)
 	if err != nil || len(all) == 0 {

@@ -68,7 +68,7 @@ func showLog(ctx context.Context, a *app, c *sojourn.Client, id sojourn.ID) erro
 	return nil
 }
 
-// author is who has written a line, for lines of operators.
+// author returns " by NAME" for a line of an operator, and "" for one of the handler.
 func author(l sojourn.LogLine) string {
 	if l.By == "" {
 		return ""

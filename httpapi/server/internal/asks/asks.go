@@ -1,4 +1,4 @@
-// Package asks serves the questions of waits to whoever has the capability: it is the permission.
+// Package asks serves the questions of waits. The capability is the only permission needed.
 package asks
 
 import (
